@@ -9,7 +9,7 @@ from numba.core.typing import signature
 from numba.extending import lower_builtin, type_callable
 
 from .memory import Memory, address
-from .runtime import host, special, stop
+from .runtime import copy_bytes, host, special, stop
 
 _BYTE, _WORD, _STATUS = ir.IntType(8), ir.IntType(64), ir.IntType(32)
 _POLL_EVERY = 1 << 22  # operations, about a millisecond, between two looks for signals
@@ -94,3 +94,17 @@ def _special(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     data = builder.inttoptr(words[1], pointer)
     builder.call(builder.inttoptr(words[0], kind), [pointers, one, steps, data])
     return builder.load(builder.gep(outs, [args[1]]))
+
+
+@type_callable(copy_bytes)
+def _type_copy(context: Any) -> Callable:
+    return lambda places, count: signature(types.none, places, types.int64)
+
+
+@lower_builtin(copy_bytes, types.BaseTuple, types.int64)
+def _copy(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    kinds, values = list(sig.args[0]), cgutils.unpack_tuple(builder, args[0])
+    indices = [context.cast(builder, values[k], kinds[k], types.int64) for k in (1, 3)]
+    to, of = [address(builder, values[k], i) for k, i in zip((0, 2), indices, strict=True)]
+    cgutils.raw_memcpy(builder, to, of, args[1], 1)
+    return context.get_dummy_value()

@@ -308,6 +308,13 @@ class Code(Printer):
         self.kill(s.destination.buffer)
 
     def library(self, s: kernel.CallLibrary) -> None:
+        if s.symbol == "libm:memcpy":
+            self.module.runtime.add("copy_bytes")
+            to, of, count = s.args
+            places = [f"{self.buffer(r.buffer)}, {bare(self.index(r.index))}" for r in (to, of)]
+            self.put(f"copy_bytes(({', '.join(places)}), {bare(self.index(count))})")
+            self.kill(to.buffer)
+            return
         self.module.runtime.add("library")
         texts = [
             f"({self.buffer(a.buffer)}, {bare(self.index(a.index))})"

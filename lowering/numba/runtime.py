@@ -81,6 +81,12 @@ def _python(call: Any) -> Callable:
     return run
 
 
+def copy_bytes(places: tuple, count: int) -> None:
+    """Copy so many bytes from (array, index) to (array, index): `places` are to, where, of, where."""
+    to, i, of, j = places
+    to[i:].view(np.uint8)[:count] = of[j:].view(np.uint8)[:count]
+
+
 def host(call: Any, places: tuple) -> bool:
     """Call Python; whether an exception ends the program, which plain Python raises at once."""
     call(places)
