@@ -1,5 +1,7 @@
 """The Numba backend: programs of all kinds give what the reference backend gives."""
 
+import signal
+
 import numpy as np
 import pytest
 
@@ -182,3 +184,22 @@ def test_the_source_runs_as_plain_python(monkeypatch):
     monkeypatch.setattr(load, "jit_is_disabled", lambda: True)
     for name in ("scan", "sort", "solve, on the host"):
         test_programs(name)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="timers are POSIX's")
+def test_a_signal_ends_a_long_loop():
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    f = fnx.jit(
+        lambda x: lax.while_loop(lambda c: c >= 0, lambda c: (c + 1) % 1000, x), backend="numba"
+    )
+    f(-1)
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(KeyboardInterrupt):
+            f(1)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
