@@ -1,8 +1,8 @@
 """Printed programs compiled by Numba, with the interface that all native programs of fnx have.
 
 A program's function takes typed pointers. What calls it is a function of C's types (as
-`lowering/cpu/runtime/abi.py` says), made beside it in the same library, so that the loader of native programs
-runs it: results are allocated, arguments checked and callbacks entered as for any other.
+`lowering/cpu/runtime/abi.py` says), made beside it in the same library, so that the loader of native
+programs runs it: results are allocated, arguments checked and callbacks entered as for any other.
 """
 
 import itertools

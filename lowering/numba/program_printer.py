@@ -25,9 +25,10 @@ from .expression_printer import Module, Printer, bare, stem_of
 class Printed:
     """Python source with one function `entry`, whose arguments are one-dimensional arrays.
 
-    These are inputs, outputs, and what it works in (`buffers`), then `calls`, where it calls the host or is
-    polled: the poll, a counter, and what calls each of `hosts`, which are statements or names of SciPy's. float16 and bfloat16 arrays are passed as
-    uint16. A program that calls libraries runs as plain Python only (`compiles` is False).
+    These are inputs, outputs, and what it works in (`buffers`), then `calls`, where it calls the host or
+    is polled: the poll, a counter, and what calls each of `hosts`, which are statements or names of
+    SciPy's. float16 and bfloat16 arrays are passed as uint16. A program that calls libraries runs as plain
+    Python only (`compiles` is False).
     """
 
     source: str
