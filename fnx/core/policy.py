@@ -127,9 +127,8 @@ FAR_STRIDE = 8  # elements: a longer stride leaves the cache line
 HALVES = 4  # halves of double buffers that positions depend on, at most
 UNKNOWN_EXTENT = 64  # iterations that a loop is taken to have if nobody knows
 CALL_WORK = 4096  # operations that a library or host call is taken for
-HOST_PRODUCT = (
-    1 << 15
-)  # multiplications of a product from which on a call of NumPy's, 10 us, is quicker
+POLLED_WORK = 1 << 22  # operations, about a millisecond, between two looks for signals
+HOST_PRODUCT = 1 << 15  # multiplications from which on a call of NumPy's, 10 us, is quicker
 SPLIT_ITERATIONS = 64  # iterations from which on a loop is cut
 TABLE_ELEMENTS = 4  # elements up to which choices cost no more than a load
 TABLE_WORK = 16  # operations for each element of an array from which on a nest is worth the stores

@@ -8,11 +8,12 @@ from numba.core import cgutils, types
 from numba.core.typing import signature
 from numba.extending import lower_builtin, type_callable
 
+from fnx.core import policy
+
 from .memory import Memory, address
 from .runtime import copy_bytes, host, special, stop
 
 _BYTE, _WORD, _STATUS = ir.IntType(8), ir.IntType(64), ir.IntType(32)
-_POLL_EVERY = 1 << 22  # operations, about a millisecond, between two looks for signals
 
 
 @type_callable(host)
@@ -52,7 +53,7 @@ def _stop(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     builder.store(done, counter)
     found = cgutils.alloca_once_value(builder, ir.IntType(1)(0))
     builder.store(ir.IntType(1)(0), found)
-    with builder.if_then(builder.icmp_signed(">", done, _WORD(_POLL_EVERY)), likely=False):
+    with builder.if_then(builder.icmp_signed(">", done, _WORD(policy.POLLED_WORK)), likely=False):
         builder.store(_WORD(0), counter)
         kind = ir.FunctionType(_STATUS, [])
         status = builder.call(builder.inttoptr(builder.load(calls), kind.as_pointer()), [])

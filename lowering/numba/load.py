@@ -13,7 +13,6 @@ from fnx.lowering.cpu.loader import executable
 from fnx.lowering.cpu.processor import ufunc_loops
 from fnx.lowering.ir.kernel import Program
 
-from .program_printer import Printed
 
 _KIND = "numba"  # of an entry on disk
 _loaded: dict[str, "Code"] = {}
@@ -32,7 +31,7 @@ class Code:
 
 
 def load(
-    printed: Printed, program: Program, inputs: Sequence[tuple], outputs: Sequence[tuple]
+    printed: Any, program: Program, inputs: Sequence[tuple], outputs: Sequence[tuple]
 ) -> executable.Executable:
     """The executable of a printed program on arrays of these shapes and dtypes."""
     params: list[Any] = []
@@ -57,7 +56,7 @@ def _param(call: Any) -> tuple:
     return "symbol", f"special:{name}/{ufunc_loops.special_types(name, given)}"
 
 
-def _code(printed: Printed) -> Code:
+def _code(printed: Any) -> Code:
     places = str([(b.dtype, b.space, b.place) for b in printed.buffers])
     key = disk_cache.key(_KIND, numba.__version__, printed.source, places)
     if key not in _loaded:
@@ -78,7 +77,7 @@ def _found(key: str, entry: str) -> Code | None:
     return Code(library, {"entry": address}, 0.0, time.perf_counter() - start, "disk")
 
 
-def _made(key: str, printed: Printed, entry: str) -> Code:
+def _made(key: str, printed: Any, entry: str) -> Code:
     """Code that Numba makes now, and that is kept on disk."""
     start = time.perf_counter()
     from . import compiler
