@@ -30,6 +30,8 @@ FIXED = {
     "fnx.lowering.cpu.processor.cpuid": "_SAVES",
     "fnx.lowering.cpu.runtime.abi": "HEADER RECORD CONTIGUOUS_ALIGNED FRESH ALIGNMENT",
     "fnx.lowering.cpu.runtime.call_wrapper_loader": "_METH_O",
+    "fnx.lowering.cpu.runtime.team_layout": "WHY TEAM_BYTES MEMBER_BYTES GROUP_BYTES",
+    "fnx.lowering.cpu.runtime.team_reductions": "WIDTH",
     "fnx.lowering.cpu.runtime.thread_pool": "_EVERYONE _OPEN _MOST _APART",
     "fnx.lowering.ir.printer": "_LONG",
     "fnx.lowering.numba.expression_printer": "_WIDE",
