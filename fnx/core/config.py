@@ -71,7 +71,9 @@ debug_infs = Setting(
 traceback_filtering = Setting("traceback_filtering", True, "hide fnx's frames in tracebacks")
 cache = Setting("cache", True, "keep compiled code on disk")
 num_devices = Setting("num_devices", 1, "how many devices pmap and meshes find; all are this CPU")
-backend = Setting("backend", "cpu", "what jit compiles for: cpu, cuda, numba, reference", calls=True)
+backend = Setting(
+    "backend", "cpu", "what jit compiles for: cpu, cuda, numba, reference", calls=True
+)
 numpy_dtype_promotion = Setting(
     "numpy_dtype_promotion", "standard", "strict: raise where arrays of two dtypes meet", calls=True
 )

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-
 from fnx.core import config, scalar
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.backend import Memory
@@ -114,7 +113,9 @@ class Compiled:
         head = ["import math\n", "import numba", "import numpy as np", "from numba import cuda"]
         head += ["from numba.cuda import libdevice\n\n"]
         sources = "\n\n".join(p.source for p in self.printed.values())
-        return "\n".join(head) + sources + "\n\n" + "\n".join(self._steps(self.plan.steps, 0)) + "\n"
+        return (
+            "\n".join(head) + sources + "\n\n" + "\n".join(self._steps(self.plan.steps, 0)) + "\n"
+        )
 
     def _steps(self, steps: list[plans.Step], depth: int) -> list[str]:
         """The plan as comments."""
@@ -124,7 +125,9 @@ class Compiled:
                 case plans.Kernel():
                     p = self.printed[s]
                     grid = "x".join(map(str, grid_of(s, self.limits)))
-                    text = f"launch {p.name}, {grid} blocks of {'x'.join(map(str, p.threads))} threads"
+                    text = (
+                        f"launch {p.name}, {grid} blocks of {'x'.join(map(str, p.threads))} threads"
+                    )
                 case plans.Host():
                     text = f"host {s.call.name or 'callback'}"
                 case plans.Library():

@@ -132,7 +132,9 @@ def _split(
     chunk.kind = LoopKind.SERIAL if by_columns else LoopKind.THREAD
     operations = combining.operations(s)
     assert operations is not None
-    chunk.init = [combining.identity(o, c.dtype) for o, c in zip(operations, s.carries, strict=True)]
+    chunk.init = [
+        combining.identity(o, c.dtype) for o, c in zip(operations, s.carries, strict=True)
+    ]
     rows = _count(axes)
     row = _linear(axes)
     buffers = [scheduler.temporary(c.dtype, rows * count) for c in s.carries]
@@ -218,7 +220,9 @@ def _scan(scheduler: "Scheduler", axes: Axes, body: list[Stmt], name: str, note:
     loads = [scalar.load(b, place(j), b.dtype) for b in buffers]
     inner: list[Stmt] = [Let(terms, loads)]
     inner += [Store(b, place(j), c) for b, c in zip(buffers, s.carries, strict=True)]
-    yields = [combining.combined(o, c, t) for o, c, t in zip(operations, s.carries, terms, strict=True)]
+    yields = [
+        combining.combined(o, c, t) for o, c, t in zip(operations, s.carries, terms, strict=True)
+    ]
     starts: Stmt = Loop(j, scalar.size(count), inner, s.carries, s.init, yields)
     for index, extent in reversed(axes):
         starts = Loop(index, extent, [starts])
@@ -237,7 +241,9 @@ def _totals(scheduler, axes, s, operations, buffers, place, count, length, name,
     part, within = scalar.counter("p", count), scalar.counter("j", length)
     chunk = _chunk(s, part, within, count, length)
     chunk.body = [x for x in chunk.body if isinstance(x, (Let, Eval))]
-    chunk.init = [combining.identity(o, c.dtype) for o, c in zip(operations, s.carries, strict=True)]
+    chunk.init = [
+        combining.identity(o, c.dtype) for o, c in zip(operations, s.carries, strict=True)
+    ]
     stores = [Store(b, place(part), c) for b, c in zip(buffers, chunk.carries, strict=True)]
     axes = [*axes, (part, scalar.size(count))]
     scheduler.launch("flat", axes, [chunk, *stores], name, f"{note}, parts")

@@ -129,6 +129,10 @@ def _in_copies(
     old = scalar.load(store.buffer, d, copies.dtype)
     sums = Loop(k, scalar.size(parts), [], [total], [old], [more])
     scheduler.launch(
-        "flat", [(d, scalar.size(size))], [sums, Store(store.buffer, d, total)], name, f"{note}, the copies"
+        "flat",
+        [(d, scalar.size(size))],
+        [sums, Store(store.buffer, d, total)],
+        name,
+        f"{note}, the copies",
     )
     return True
