@@ -20,7 +20,7 @@ from .device_buffer import DeviceBuffer
 from .driver import Driver
 from .executable import Executable, grid_of
 from .target import CudaTarget
-from .thresholds import LIMITS, Limits
+from .thresholds import LIMITS, SIMULATED, Limits
 
 
 @lru_cache(maxsize=1)
@@ -38,13 +38,6 @@ def driver() -> Driver:
 def limits() -> Limits:
     """How work is laid out; a few threads where each is one of Python's."""
     return SIMULATED if simulator.is_simulated() else LIMITS
-
-
-# Sizes at which small arrays take every way: blocks of a few threads, parts of a few elements.
-SIMULATED = Limits(
-    threads=8, blocks=3, tile=(4, 2), parallel=2, row=6, rows=40, split=20, parts=4,
-    scan=8, scan_part=3,
-)  # fmt: skip
 
 
 class Compiled:

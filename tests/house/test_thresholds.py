@@ -31,6 +31,8 @@ FIXED = {
     "fnx.lowering.cpu.runtime.abi": "HEADER RECORD CONTIGUOUS_ALIGNED FRESH ALIGNMENT",
     "fnx.lowering.cpu.runtime.call_wrapper_loader": "_METH_O",
     "fnx.lowering.cpu.runtime.thread_pool": "_EVERYONE _OPEN _MOST _APART",
+    "fnx.lowering.cuda.kernel_printer": "_WIDE",
+    "fnx.lowering.cuda.schedule": "ALIGN",
     "fnx.lowering.ir.printer": "_LONG",
     "fnx.lowering.numba.expression_printer": "_WIDE",
     "fnx.lowering.transform.buffer_assignment": "ALIGN",

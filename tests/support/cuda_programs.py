@@ -151,9 +151,18 @@ def random_bits():
     np.testing.assert_array_equal(made, fnx.random.bits(keys, (40,)))
 
 
+def devices():
+    (gpu,) = fnx.devices("gpu")
+    x = fnx.device_put({"x": X}, gpu)["x"]
+    assert type(x._value).__name__ == "DeviceBuffer"
+    assert gpu.memory_stats()["bytes_in_use"] >= X.nbytes
+    np.testing.assert_array_equal(fnx.jit(lambda v: v * 2, backend="cuda")(x), X * 2)
+    np.testing.assert_array_equal(fnx.device_put(x, fnx.devices()[0]), X)
+
+
 CALLS = {
     f.__name__: f
     for f in (
-        jitted, gradients, donated, shared_numbers_are_not_donated, setting, same_bits, random_bits,
+        jitted, gradients, donated, shared_numbers_are_not_donated, setting, same_bits, random_bits, devices,
     )
 }  # fmt: skip

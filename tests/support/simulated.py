@@ -38,10 +38,10 @@ def run(jaxpr: Any, values: Sequence[np.ndarray], target: Any = None) -> list[np
     from fnx.core import scalar
     from fnx.lowering import pipeline
     from fnx.lowering.cuda import schedule
-    from fnx.lowering.cuda.backend import SIMULATED
     from fnx.lowering.cuda.executable import Executable
     from fnx.lowering.cuda.simulated_driver import SimulatedDriver
     from fnx.lowering.cuda.target import CudaTarget
+    from fnx.lowering.cuda.thresholds import SIMULATED
 
     program, _ = pipeline.build(jaxpr, (), target or CudaTarget())
     driver = SimulatedDriver()

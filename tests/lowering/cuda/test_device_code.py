@@ -107,6 +107,8 @@ def test_calls_without_a_gpu_say_what_is_missing():
     wanted, text = (ImportError, "pip install 'fnx") if MISSING else (NoDevice, "nvidia-smi")
     with pytest.raises(wanted, match=text):
         GpuDriver()
+    with pytest.raises(wanted, match=text):
+        fnx.devices("gpu")
 
 
 @needs_compiler
