@@ -26,9 +26,10 @@ _device = lru_cache(maxsize=None)(Device)
 def devices(backend: str | None = None) -> list[Device]:
     """The devices that arrays can live on; RuntimeError for a platform other than cpu.
 
-    Of the CPU there is one; `devices("gpu")` are those of NVIDIA's. The setting `num_devices` (FNX_NUM_DEVICES) makes more of them, for programs that map
-    over devices, as does XLA_FLAGS=--xla_force_host_platform_device_count=n, which is read when devices
-    are first asked for. They share the process's memory and threads.
+    Of the CPU there is one; `devices("gpu")` are those of NVIDIA's. The setting
+    `num_devices` (FNX_NUM_DEVICES) makes more CPUs, for programs that map over devices, as does
+    XLA_FLAGS=--xla_force_host_platform_device_count=n, which is read when devices are first asked for.
+    They share the process's memory and threads.
 
     >>> fnx.devices()
     [CpuDevice(id=0)]

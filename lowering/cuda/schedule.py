@@ -28,7 +28,8 @@ from fnx.lowering.ir.kernel import (
 from fnx.lowering.ir.number_formats import itemsize
 
 from . import blocks, independence
-from .plan import For, Host, If, Kernel, Library, Plan, Step, While
+from .plan import For, Host, If, Kernel, Library, Plan, Shape, Step, While
+from .scheduling import Axes
 from .thresholds import LIMITS, Limits
 
 ALIGN = 64  # bytes, of what lies in the workspace
@@ -128,7 +129,15 @@ class Scheduler:
             body, self.pending = self.pending, []
             self.launch("single", [], body, "scalars")
 
-    def launch(self, shape, axes, body, name="", note="", atomic=()) -> None:  # type: ignore[no-untyped-def]
+    def launch(
+        self,
+        shape: Shape,
+        axes: Axes,
+        body: list[Stmt],
+        name: str = "",
+        note: str = "",
+        atomic: Sequence[Buffer] = (),
+    ) -> None:
         self.flush()
         self.count += 1
         text = f"k{self.count}_{name or 'loop'}"

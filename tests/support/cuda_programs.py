@@ -163,6 +163,7 @@ def devices():
 CALLS = {
     f.__name__: f
     for f in (
-        jitted, gradients, donated, shared_numbers_are_not_donated, setting, same_bits, random_bits, devices,
+        jitted, gradients, donated, shared_numbers_are_not_donated, setting, same_bits,
+        random_bits, devices,
     )
 }  # fmt: skip
