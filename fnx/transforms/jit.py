@@ -299,7 +299,7 @@ def jit(
     Arguments are arrays, numbers, and pytrees of them; those that are static must be hashable, and
     the function is compiled for each of their values. Without `fun`, a decorator. Results are computed
     in the memory of donated arguments where that can be; such arrays are deleted. `backend` is "cpu",
-    "numba" or "reference", by default what the setting of that name says. TypeError for
+    "cuda", "numba" or "reference", by default what the setting of that name says. TypeError for
     arguments that are not arrays, ValueError for static ones that cannot be hashed,
     and for a backend that there is not.
 
