@@ -6,7 +6,7 @@ from fnx.lowering.ir import kernel, traversal
 from fnx.lowering.ir.kernel import Loop, Stmt
 
 from . import independence, reductions, updates
-from .scheduling import Scheduling
+from .plan import Scheduling
 
 
 def scheduled(scheduler: Scheduling, s: Loop, name: str, note: str) -> bool:

@@ -52,6 +52,7 @@ def ptx(printed: Printed, device: str) -> str:
 
 def cubin(printed: Printed, device: str) -> Code:
     """The machine code of a kernel, from disk if it is there."""
+    capability(device)
     key = disk_cache.key("cubin", printed.source, repr(_types(printed)), device, _toolkit())
     known = disk_cache.get(key, "cubin")
     if known is not None:

@@ -11,7 +11,7 @@ from fnx.lowering.ir.expressions import replacing
 from fnx.lowering.ir.kernel import Eval, Let, Loop, LoopKind, Stmt, Store
 
 from . import combining, independence
-from .scheduling import Axes, Scheduling
+from .plan import Axes, Scheduling
 
 
 def whole(scheduler: Scheduling, s: Loop, name: str, note: str) -> bool:

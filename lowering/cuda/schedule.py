@@ -28,8 +28,7 @@ from fnx.lowering.ir.kernel import (
 from fnx.lowering.ir.number_formats import itemsize
 
 from . import blocks, independence
-from .plan import For, Host, If, Kernel, Library, Plan, Shape, Step, While
-from .scheduling import Axes
+from .plan import Axes, For, Host, If, Kernel, Library, Plan, Shape, Step, While
 from .thresholds import LIMITS, Limits
 
 ALIGN = 64  # bytes, of what lies in the workspace

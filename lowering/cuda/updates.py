@@ -13,7 +13,7 @@ from fnx.lowering.ir.kernel import Buffer, If, Loop, Stmt, Store
 from fnx.lowering.ir.number_formats import KIND
 
 from . import combining, independence
-from .scheduling import Scheduling
+from .plan import Scheduling
 
 _ATOMIC = frozenset(("add", "max", "min"))
 _WORDS = frozenset(("int32", "int64", "uint32", "uint64"))
