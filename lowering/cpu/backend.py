@@ -218,19 +218,6 @@ class Backend:
         except CompileError as error:
             return _by_numba(error, simplified() if simplified else jaxpr, tuple(donated))
 
-
-def _by_numba(error: CompileError, jaxpr: Jaxpr, donated: tuple[int, ...]) -> Any:
-    """The program as the Numba backend compiles it; the first error where that fails, too."""
-    try:
-        from fnx.lowering.numba import backend as numba
-
-        found = numba.backend.compile(jaxpr, donated)
-    except Exception as second:
-        error.add_note(f"The Numba backend could not compile it either: {second}")
-        raise error from None
-    warnings.warn(f"{error}\nIt was compiled by Numba.", RuntimeWarning, stacklevel=2)
-    return found
-
     def team(
         self, jaxpr: Jaxpr, size: int, partitions: Any, places: list[str], results: Sequence[tuple]
     ) -> Any:
@@ -256,6 +243,19 @@ def _by_numba(error: CompileError, jaxpr: Jaxpr, donated: tuple[int, ...]) -> An
         saved = size * work * (1 - 1 / min(size, cpus))
         each = thresholds.CROWDED_EXCHANGE if crowded else thresholds.EXCHANGE
         return saved > thresholds.TEAM + each * exchanges
+
+
+def _by_numba(error: CompileError, jaxpr: Jaxpr, donated: tuple[int, ...]) -> Any:
+    """The program as the Numba backend compiles it; the first error where that fails, too."""
+    try:
+        from fnx.lowering.numba import backend as numba
+
+        found = numba.backend.compile(jaxpr, donated)
+    except Exception as second:
+        error.add_note(f"The Numba backend could not compile it either: {second}")
+        raise error from None
+    warnings.warn(f"{error}\nIt was compiled by Numba.", RuntimeWarning, stacklevel=2)
+    return found
 
 
 backend = Backend()

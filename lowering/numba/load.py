@@ -13,7 +13,6 @@ from fnx.lowering.cpu.loader import executable
 from fnx.lowering.cpu.processor import ufunc_loops
 from fnx.lowering.ir.kernel import Program
 
-
 _KIND = "numba"  # of an entry on disk
 _loaded: dict[str, "Code"] = {}
 
