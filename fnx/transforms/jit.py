@@ -22,7 +22,6 @@ from fnx.core.interpreter import current, evaluate
 from fnx.interpreters.rewrite import counted
 from fnx.interpreters.spmd import bound_axes
 from fnx.interpreters.trace import CapturedRefs, trace
-from fnx.lowering.cpu.loader.progress import interrupted
 from fnx.process.placement import placed_all
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import aval_like, flatten_arrays, name_of
@@ -95,6 +94,8 @@ class Jitted:
                     try:
                         outs = program.run(leaves)
                     except KeyboardInterrupt as error:
+                        from fnx.lowering.cpu.loader.progress import interrupted
+
                         interrupted(error, program.jaxpr)
                         raise
                     if outs is not NotImplemented:
