@@ -13,6 +13,7 @@ MATHEMATICS = ("fnx.lowering.math", "fnx.lowering.cpu.tools")
 # Numbers at the top of other modules that nobody could choose otherwise: of formats, protocols and
 # hardware, the shapes that kernels are written for, limits of what is possible, and how wide a text is.
 FIXED = {
+    "fnx.lowering.numba.calls": "_OUTS",
     "fnx.interpreters.reverse.rank_k_sums": "_OUTER",
     "fnx.lowering.cpu.jit.disk_cache": "_MAGIC _DIGEST _SWEEP_EVERY _DEFAULT_LIMIT _FRESH",
     "fnx.lowering.cpu.jit.image": "_REACH _WORD",
