@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import ml_dtypes
@@ -220,7 +220,7 @@ def _edges() -> dict[Any, list[Any]]:
 _EDGES = _edges()
 
 
-@lru_cache(maxsize=None)
+@cache
 def _above(node: Any) -> frozenset:
     seen, todo = {node}, [node]
     while todo:
