@@ -258,7 +258,6 @@ def backward(
                 break
         else:
             continue
-        before = None if eqn.source is None else origin.set(_back(eqn.source, eqn.prim))
         args = []
         for a in eqn.inputs:
             if type(a) is not Var:
@@ -267,13 +266,16 @@ def backward(
                 args.append(known[a])
             else:
                 args.append(Undefined(a.aval))
-        if type(known) is not dict and known is not None and eqn.prim.name == "rewound":
-            back, firsts = eqn.prim.rewind(cts, *args)  # type: ignore[attr-defined]
-            known.learn(eqn.prim.parts(eqn.inputs)[2], firsts)  # type: ignore
-        else:
-            back = eqn.prim.transpose(cts, *args)
-        if before is not None:
-            origin.reset(before)
+        before = None if eqn.source is None else origin.set(_back(eqn.source, eqn.prim))
+        try:
+            if type(known) is not dict and known is not None and eqn.prim.name == "rewound":
+                back, firsts = eqn.prim.rewind(cts, *args)  # type: ignore[attr-defined]
+                known.learn(eqn.prim.parts(eqn.inputs)[2], firsts)  # type: ignore
+            else:
+                back = eqn.prim.transpose(cts, *args)
+        finally:
+            if before is not None:
+                origin.reset(before)
         for a, ct in zip(eqn.inputs, back, strict=True):
             if ct is not None and type(a) is Var:
                 if not eqn.outs[0].aval.weak_type:

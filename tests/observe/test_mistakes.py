@@ -7,6 +7,7 @@ import pytest
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
+from fnx.core.source import origin
 
 
 def logarithm(x):
@@ -172,3 +173,21 @@ def test_no_alarm_where_all_is_well(mistake):
     with fnx.debug_nans(), fnx.debug_infs():
         mistake(jnp.array(x))
         fnx.jit(fnx.grad(mistake))(x)
+
+
+def test_a_rule_that_raises_leaves_no_place_behind():
+    """What is recorded later comes from where it is written, not from the rule that failed."""
+
+    @fnx.custom_vjp
+    def f(x):
+        return x * 2
+
+    def back(kept, ct):
+        raise RuntimeError("no")
+
+    f.defvjp(lambda x: (f(x), None), back)
+    slopes = fnx.vmap(fnx.grad(lambda x: f(x) * x))
+    for transformed, x in ((fnx.grad(f), 1.0), (fnx.jit(fnx.grad(f)), 1.0), (slopes, jnp.ones(2))):
+        with pytest.raises(RuntimeError, match="no"):
+            transformed(x)
+        assert origin.get() is None
