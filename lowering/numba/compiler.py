@@ -19,6 +19,8 @@ from numba.core import compiler, errors, types
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 
+from fnx.lowering.ir.number_formats import KIND
+
 from . import calls, memory, operations, runtime
 
 assert calls  # whose import tells Numba of host and stop
@@ -78,7 +80,8 @@ def _compiled(function: Callable, printed: Any, entry: str) -> Any:
 
 
 def _stored(dtype: str) -> Any:
-    return types.uint16 if dtype in ("float16", "bfloat16") else getattr(types, dtype)
+    bits = {"h": types.uint16, "s": types.uint8}.get(KIND[dtype])
+    return getattr(types, dtype) if bits is None else bits
 
 
 def _add_entry(context: Any, made: Any, described: Any, printed: Any, entry: str) -> None:
