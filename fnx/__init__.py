@@ -18,6 +18,7 @@ from fnx.core.aval import ShapedArray as _ShapedArray
 
 if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx import debug as debug
+    from fnx import distributed as distributed
     from fnx import doctor as doctor
     from fnx import dtypes as dtypes
     from fnx import errors as errors
@@ -50,13 +51,6 @@ if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx.process.devices import live_arrays as live_arrays
     from fnx.process.devices import local_device_count as local_device_count
     from fnx.process.devices import local_devices as local_devices
-    from fnx.process.devices import make_array_from_callback as make_array_from_callback
-    from fnx.process.devices import (
-        make_array_from_process_local_data as make_array_from_process_local_data,
-    )
-    from fnx.process.devices import (
-        make_array_from_single_device_arrays as make_array_from_single_device_arrays,
-    )
     from fnx.process.devices import process_count as process_count
     from fnx.process.devices import process_index as process_index
     from fnx.process.devices import process_indices as process_indices
@@ -64,7 +58,6 @@ if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx.process.environment import host_id as host_id
     from fnx.process.environment import host_ids as host_ids
     from fnx.process.environment import print_environment_info as print_environment_info
-    from fnx.process.mesh import Shard as Shard
     from fnx.process.nan_checks import debug_infs as debug_infs
     from fnx.process.nan_checks import debug_nans as debug_nans
     from fnx.process.runtime import compile_stats as compile_stats
@@ -96,6 +89,14 @@ if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     )
     from fnx.process.settings import transfer_guard_device_to_host as transfer_guard_device_to_host
     from fnx.process.settings import transfer_guard_host_to_device as transfer_guard_host_to_device
+    from fnx.process.shards import Shard as Shard
+    from fnx.process.shards import make_array_from_callback as make_array_from_callback
+    from fnx.process.shards import (
+        make_array_from_process_local_data as make_array_from_process_local_data,
+    )
+    from fnx.process.shards import (
+        make_array_from_single_device_arrays as make_array_from_single_device_arrays,
+    )
     from fnx.sharding import NamedSharding as NamedSharding
     from fnx.sharding import P as P
     from fnx.sharding import make_mesh as make_mesh
@@ -148,8 +149,7 @@ _NAMES = {
     "fnx.process.devices": (
         "Device block_until_ready copy_to_host_async default_backend device_count "
         "device_get device_put devices live_arrays local_device_count local_devices "
-        "make_array_from_callback make_array_from_process_local_data "
-        "make_array_from_single_device_arrays process_count process_index process_indices"
+        "process_count process_index process_indices"
     ),
     "fnx.transforms.mutable_refs": "Ref empty_ref free_ref freeze new_ref",
     "fnx.process.environment": "host_count host_id host_ids print_environment_info",
@@ -167,7 +167,10 @@ _NAMES = {
         "transfer_guard transfer_guard_device_to_device transfer_guard_device_to_host "
         "transfer_guard_host_to_device"
     ),
-    "fnx.process.mesh": "Shard",
+    "fnx.process.shards": (
+        "Shard make_array_from_callback make_array_from_process_local_data "
+        "make_array_from_single_device_arrays"
+    ),
     "fnx.sharding": "NamedSharding P make_mesh reshard set_mesh",
     "fnx.transforms.shard_map": "pmap shard_map",
     "fnx.transforms.make_jaxpr": "ShapeDtypeStruct eval_shape make_jaxpr",
@@ -175,8 +178,8 @@ _NAMES = {
 for _module, _names in _NAMES.items():
     _later.add("fnx", _module, _names)
 for _name in (
-    "ad_checkpoint api_util cache custom_batching custom_derivatives debug dlpack doctor dtypes errors "
-    "example_libraries "
+    "ad_checkpoint api_util cache custom_batching custom_derivatives debug distributed dlpack doctor "
+    "dtypes errors example_libraries "
     "experimental export extend flatten_util image lax memory nn numpy ops profiler random ref scipy "
     "sharding stages test_util tree tree_util typing version"
 ).split():
@@ -202,7 +205,11 @@ _later.along("fnx.numpy", "fnx.transforms.jit fnx.transforms.grad fnx.transforms
 
 
 def _shards(x: Array) -> _Any:
-    return _importlib.import_module("fnx.process.mesh").shards(x)
+    return _importlib.import_module("fnx.process.shards").shards(x)
+
+
+def _devices(x: Array) -> _Any:
+    return _importlib.import_module("fnx.process.shards").devices_of(x)
 
 
 def _sharding_of_aval(aval: _Any) -> _Any:
@@ -215,6 +222,7 @@ _install(
     {
         "sharding": property(lambda x: _importlib.import_module("fnx.process.mesh").sharding_of(x)),
         "addressable_shards": property(_shards),
+        "devices": _devices,
         "global_shards": property(_shards),
     }
 )

@@ -111,6 +111,10 @@ class WhileRecord(HigherOrder):
             "body_nconsts": self.body_consts,
         }
 
+    def with_jaxprs(self, cond: Jaxpr, body: Jaxpr) -> Self:
+        """The same loop of other jaxprs, with as many constants."""
+        return replace(self, cond_jaxpr=cond, body_jaxpr=body)
+
     def parts(self, values: Sequence) -> tuple[Any, Any, Any]:
         """Constants of the condition, of the body, and the carry."""
         n, m = self.cond_consts, self.cond_consts + self.body_consts

@@ -40,6 +40,18 @@ class JVPTracer(Tracer):
         return self.primal.weak_type  # type: ignore[attr-defined]
 
 
+def promoted(prim: Primitive, primals: Sequence, tangents: Sequence) -> tuple:
+    """Tangents, strong beside weak values that promotion made strong for the sake of others."""
+    if not prim.promotes:
+        return tuple(tangents)
+    of = primals if prim.typed_by is None else primals[prim.typed_by]
+    if all([p.weak_type for p in of]) or not any([p.weak_type for p in of]):
+        return tuple(tangents)
+    return tuple(
+        [t if t is None or not t.weak_type else ConvertElementType(t.dtype)(t) for t in tangents]
+    )
+
+
 class JVP(Interpreter):
     """Applies `jvp` rules to values that carry tangents."""
 
@@ -75,8 +87,6 @@ class JVP(Interpreter):
             current.reset(token)
         if len(outs) == 1:
             t = touts[0]
-            if t is not None and prim.elementwise and outs[0].weak_type and not t.weak_type:
-                t = self.as_weak(t, tangents)
             return outs if t is None else (JVPTracer(self, outs[0], t),)
         return tuple(
             [o if t is None else JVPTracer(self, o, t) for o, t in zip(outs, touts, strict=True)]
@@ -89,17 +99,7 @@ class JVP(Interpreter):
             else ConvertElementType(t.dtype, p.weak_type)(t)
             for p, t in zip(primals, tangents, strict=True)
         ]
-        return prim.jvp(primals, tuple(given))
-
-    def as_weak(self, t: Array, given: Sequence[Array | None]) -> Array:
-        """A tangent that constants of its rule made strong: weak, if what it was made of is."""
-        if not all(g is None or g.weak_type for g in given):
-            return t
-        token = current.set(self.parent)
-        try:
-            return ConvertElementType(t.dtype, True)(t)
-        finally:
-            current.reset(token)
+        return prim.jvp(primals, promoted(prim, primals, given))
 
     def concrete(self, tracer: Tracer) -> Array | None:
         return tracer.primal  # type: ignore[attr-defined]  # its own owner says whether it is known

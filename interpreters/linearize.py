@@ -16,7 +16,7 @@ from fnx.core.interpreter import current
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var, eval_jaxpr, made_once
 from fnx.core.primitive import AddTo, Primitive, Undefined
 from fnx.core.source import Source, origin
-from fnx.interpreters.jvp import JVP, JVPTracer
+from fnx.interpreters.jvp import JVP, JVPTracer, promoted
 from fnx.interpreters.trace import Stage, StageTracer, trace_closed
 from fnx.ops.elementwise.convert import ConvertElementType
 from fnx.ops.structure.basic import add_any, zeros
@@ -28,7 +28,7 @@ class Linearize(JVP):
     def rule(self, prim: Primitive, primals: tuple, tangents: tuple) -> tuple:
         if prim.linearize is not None:
             return prim.linearize(primals, tangents)
-        return prim.jvp(primals, tangents)
+        return prim.jvp(primals, promoted(prim, primals, tangents))
 
 
 class Tape:
@@ -163,7 +163,7 @@ def _sum(total: Array | None, parts: list[AddTo]) -> Array:
         out = np.zeros(aval.shape, aval.dtype) if total is None else total._value.copy()
         for p in parts:
             p.into(out)  # type: ignore[misc]
-        return ConcreteArray(out)
+        return ConcreteArray(out, total is not None and total.weak_type)
     total = zeros(aval) if total is None else total
     for p in parts:
         total = p.fn(total)
@@ -217,10 +217,10 @@ class Known:
         """Take note of what the transpose of a loop restored of its last operands."""
 
 
-def _weak(ct: Any) -> Any:
-    """The cotangent of a value that promotion made strong: as weak as the value was."""
-    if isinstance(ct, AddTo) or ct.weak_type:
-        return ct
+def _weak(eqn: Eqn, a: Var, ct: Any) -> Any:
+    """The cotangent of a value that promotion in a program made strong: as weak as the value was."""
+    if not a.aval.weak_type or not eqn.prim.promotes or type(ct) is AddTo or ct.weak_type:
+        return _scaled(eqn, ct)
     return ConvertElementType(ct.dtype, True)(ct)
 
 
@@ -276,8 +276,8 @@ def backward(
             origin.reset(before)
         for a, ct in zip(eqn.inputs, back, strict=True):
             if ct is not None and type(a) is Var:
-                if eqn.prim.elementwise and not eqn.outs[0].aval.weak_type:
-                    ct = _weak(ct) if a.aval.weak_type else _scaled(eqn, ct)
+                if not eqn.outs[0].aval.weak_type:
+                    ct = _weak(eqn, a, ct) if known is not None else _scaled(eqn, ct)
                 if a in env:
                     accumulate(env, a, ct)
                 else:

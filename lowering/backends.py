@@ -8,6 +8,7 @@ from fnx.core.errors import InvalidValue
 
 NAMES = {
     "cpu": "fnx.lowering.cpu.backend",
+    "cuda": "fnx.lowering.cuda.backend",
     "numba": "fnx.lowering.numba.backend",
     "reference": "fnx.lowering.reference",
 }

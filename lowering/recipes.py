@@ -6,6 +6,8 @@ import numpy as np
 
 from fnx.core import recipe
 from fnx.core.jaxpr import Eqn, Var
+from fnx.core.source import at_line
+from fnx.core.transport import TransportError
 from fnx.lowering.generate import (
     branches,
     elementwise,
@@ -104,7 +106,7 @@ def _host(builder: Builder, eqn: Eqn, inputs: list[Value], outs: list[Value]) ->
         stored = h.destination or builder.new_stored(h)
         h.state = stored
         made.append((Ref(stored.buffer, stored.base), h.shape, h.dtype))
-    builder.emit(CallHost(_Impl(eqn.prim), given, made, eqn.prim.name))
+    builder.emit(CallHost(_Impl(eqn.prim, eqn.source), given, made, eqn.prim.name))
     for h in outs:
         if builder.target.is_small(h.shape):
             builder.load_registers(h)
@@ -123,12 +125,18 @@ def _call(builder: Builder, r: recipe.Call, inputs: list[Value], outs: list[Valu
 
 
 class _Impl:
-    """A primitive's impl as a callback: it may be compared and named."""
+    """A primitive's impl as a callback: it may be compared and named; of its errors the line is told."""
 
-    def __init__(self, prim: Any):
-        self.prim = prim
+    def __init__(self, prim: Any, source: Any = None):
+        self.prim, self.source = prim, source
 
     def __call__(self, *values: Any) -> tuple:
-        with np.errstate(all="ignore"):
-            outs = self.prim.impl(*values)
+        try:
+            with np.errstate(all="ignore"):
+                outs = self.prim.impl(*values)
+        except TransportError as error:
+            if self.source is not None:  # instead of where the thread began
+                message = str(error.args[0]).partition("\n  at ")[0]
+                error.args, error.source = (message + at_line(self.source),), self.source
+            raise
         return outs if isinstance(outs, tuple) else (outs,)

@@ -19,6 +19,17 @@ settings.register_profile("nightly", deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fnx"))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--backend", default="", help="what jit compiles for, if a test does not say")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The backend of the command line, before fnx is imported: tests' own processes have it too."""
+    chosen = config.getoption("--backend")
+    if chosen:
+        os.environ["FNX_BACKEND"] = chosen
+
+
 QUICK = 8  # of a test's cases the first and every eighth after it are not slow: 150 s of 585 s
 
 

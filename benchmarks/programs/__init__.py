@@ -19,6 +19,7 @@ FAMILIES = (
     "lanes",
     "matrices",
     "spectral",
+    "devices",
     "libraries",
 )
 
@@ -45,6 +46,7 @@ GROUPS = {
     "lanes": Group("Loops under vmap", threads=True),
     "matrices": Group("Matrix products", threads=True),
     "spectral": Group("Fourier transforms and what is made of them", threads=True),
+    "devices": Group("Two devices at once: against one, and two of JAX's"),
     "libraries": Group(
         "Libraries written for JAX",
         summaries=(Summary("run", "jax", mean=0.25, worst=1.0),),

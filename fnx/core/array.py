@@ -242,8 +242,9 @@ class ConcreteArray(Array):
 
     @property
     def __array_interface__(self) -> dict:
-        if self._value.dtype == dtypes.bfloat16:
-            raise AttributeError("the array interface has no word for bfloat16")
+        name = dtypes.NAME.get(self._value.dtype)
+        if name in dtypes.FOREIGN:
+            raise AttributeError(f"the array interface has no word for {name}")
         return expose(self._value).__array_interface__
 
 

@@ -1,5 +1,7 @@
 """Dtypes: which exist, how they are ordered, and JAX's promotion lattice with weak Python scalars."""
 
+import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -20,17 +22,27 @@ _NAMES = (
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
     "float16 float32 float64 complex64 complex128"
 ).split()
-ALL = (*(np.dtype(name) for name in _NAMES), bfloat16)
+# Dtypes that only keep numbers small, by name, with that in which they are computed.
+COMPUTED = {
+    name: name.replace("2", "8").replace("4", "8") for name in ("int2", "int4", "uint2", "uint4")
+}
+COMPUTED["float4_e2m1fn"] = "float32"
+for _format in "e3m4 e4m3 e4m3b11fnuz e4m3fn e4m3fnuz e5m2 e5m2fnuz e8m0fnu".split():
+    COMPUTED[f"float8_{_format}"] = "float32"
+SMALL = {np.dtype(getattr(ml_dtypes, name)): np.dtype(wide) for name, wide in COMPUTED.items()}
+_BITS = {d: int(re.findall(r"\d+", d.name)[0]) for d in SMALL}
+ALL = (*(np.dtype(name) for name in _NAMES), bfloat16, *SMALL)
 _NATIVE = {d: d for d in ALL}  # NumPy's own object of each dtype, which may be compared by `is`
-_KIND = {d: d.kind if d != bfloat16 else "f" for d in ALL}
+_KIND = {d: d.kind for d in ALL} | {bfloat16: "f"} | {d: wide.kind for d, wide in SMALL.items()}
 NAME = {d: d.name for d in ALL}  # np.dtype.name is slow
 
 
 def kind(dtype: np.dtype) -> str:
-    """'b', 'i', 'u', 'f' (bfloat16 too) or 'c'."""
+    """'b', 'i', 'u', 'f' (bfloat16 too) or 'c'; NumPy's own word for those of ml_dtypes is 'V'."""
     return _KIND.get(dtype) or dtype.kind
 
 
+FOREIGN = frozenset(["bfloat16", *COMPUTED])  # names that NumPy does not know
 _INEXACT = frozenset(d for d in ALL if _KIND[d] in "fc")
 
 
@@ -77,6 +89,9 @@ def default_for(kind_: str) -> np.dtype:
     return table[kind_]
 
 
+_known = set(ALL) - set(SMALL)  # what users' words need not be looked up for
+first_small: list[Callable[[], None]] = []  # who has work when the first small dtype is named
+_PYTHON_OF: dict[str, Callable] = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
 _PYTHON = {bool: "b", int: "i", float: "f", complex: "c"}
 
 
@@ -89,6 +104,10 @@ def _canonical(dtype: Any) -> np.dtype:
     if found == float0:
         return found
     native = _NATIVE.get(found.newbyteorder("="))
+    if native in SMALL and native not in _known:
+        _known.update(SMALL)
+        for told in first_small:
+            told()
     if native is None:
         raise TypeMismatch(
             f"dtype {found} does not exist in fnx; the dtypes are {', '.join(NAME[d] for d in ALL)}"
@@ -98,12 +117,45 @@ def _canonical(dtype: Any) -> np.dtype:
 
 def of_name(name: str) -> np.dtype:
     """The dtype of a name, as scalar expressions have them."""
-    return bfloat16 if name == "bfloat16" else np.dtype(name)
+    return np.dtype(getattr(ml_dtypes, name)) if name in FOREIGN else np.dtype(name)
+
+
+def bits(dtype: np.dtype) -> int:
+    """How many bits a number has; in memory it takes whole bytes."""
+    return _BITS.get(dtype) or 8 * dtype.itemsize
+
+
+def iinfo(dtype: np.dtype | str) -> Any:
+    """The limits of an integer dtype."""
+    dtype = of_name(dtype) if isinstance(dtype, str) else dtype
+    return ml_dtypes.iinfo(dtype) if dtype in SMALL else np.iinfo(dtype)
+
+
+def finfo(dtype: np.dtype) -> Any:
+    """The limits of a float dtype."""
+    return ml_dtypes.finfo(dtype) if NAME.get(dtype) in FOREIGN else np.finfo(dtype)
+
+
+def widened(x: np.ndarray) -> np.ndarray:
+    """An array in the dtype in which its numbers are computed."""
+    wide = SMALL.get(x.dtype)
+    return x if wide is None else x.astype(wide)
+
+
+def byte(value: float, name: str) -> int:
+    """A number of a small dtype as the byte that it is kept as."""
+    with np.errstate(all="ignore"):
+        return int(np.asarray(value).astype(of_name(name)).view(np.uint8))
+
+
+def scalar_value(x: Any) -> Any:
+    """An element of an array as a Python number."""
+    return _PYTHON_OF[kind(x.dtype)](x)
 
 
 def canonical(dtype: Any) -> np.dtype:
     """The np.dtype that a user's word for one means; Python's types mean the default ones."""
-    if isinstance(dtype, np.dtype) and dtype in _KIND:
+    if isinstance(dtype, np.dtype) and dtype in _known:
         return dtype
     if isinstance(dtype, type) and dtype in _PYTHON:
         return default_for(_PYTHON[dtype])
@@ -157,6 +209,10 @@ def _edges() -> dict[Any, list[Any]]:
     edges |= {d["int64"]: [_W_F], _W_F: [bfloat16, d["float16"], _W_C]}
     edges |= {bfloat16: [d["float32"]], d["float16"]: [d["float32"]]}
     edges |= {d["float32"]: [d["float64"], d["complex64"]], d["float64"]: [d["complex128"]]}
+    small: dict[str, list[Any]] = {"i": edges[_W_I], "u": edges[_W_I], "f": edges[_W_F]}
+    for dtype in SMALL:
+        small[_KIND[dtype]].append(dtype)
+        edges[dtype] = []
     edges |= {_W_C: [d["complex64"]], d["complex64"]: [d["complex128"]], d["complex128"]: []}
     return edges
 
@@ -177,6 +233,7 @@ def _above(node: Any) -> frozenset:
 _ABOVE = {node: _above(node) for node in _EDGES}
 _WEAK_NODE = {"b": bool_, "i": _W_I, "u": _W_I, "f": _W_F, "c": _W_C}
 _WEAK_KIND = {_W_I: "i", _W_F: "f", _W_C: "c"}
+_WORDS = {_W_I: "int", _W_F: "float", _W_C: "complex"}
 
 
 @lru_cache(maxsize=4096)
@@ -187,6 +244,12 @@ def _join(nodes: frozenset) -> Any:
         )
     common = frozenset.intersection(*(_ABOVE[n] for n in nodes))
     least = [n for n in common if all(m in _ABOVE[n] for m in common)]
+    if not least:
+        names = ", ".join(sorted(NAME.get(n) or f"a Python {_WORDS[n]}" for n in nodes))
+        raise TypePromotionError(
+            f"there is no dtype for both of {names}: numbers of 2, 4 and 8 bits are not promoted by "
+            "themselves. Convert them with .astype"
+        )
     return least[0]
 
 

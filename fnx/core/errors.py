@@ -209,6 +209,14 @@ class MissingRule(FnxError, NotImplementedError):
     """
 
 
+class MissingPackage(FnxError, ImportError):
+    """What needs a package that is not installed; the message says how to install it.
+
+    >>> issubclass(fnx.errors.MissingPackage, ImportError)
+    True
+    """
+
+
 class KeyReuseError(FnxError, RuntimeError):
     """JAX's error for a random key that is used twice: fnx has the name, but does not check.
 

@@ -11,8 +11,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray, as_array
 from fnx.core.aval import ShapedArray, check_size, too_large
+from fnx.core.buffer import on_host
 from fnx.core.errors import (
     ConcretizationTypeError,
     FnxError,
@@ -38,6 +40,10 @@ class Operation(Protocol):
     def impl(self, *values: Any) -> Any: ...
 
     def abstract(self, *avals: Any) -> Any: ...
+
+    def is_computed_wider(self) -> bool: ...
+
+    def widened(self) -> Any: ...
 
 
 class Interpreter:
@@ -220,6 +226,26 @@ class Eval(Interpreter):
         )
 
 
+_process_at_once = Eval.process
+
+
+def _process_small(self: Eval, prim: Operation, args: tuple) -> tuple:
+    """As Eval's, where small dtypes are in use: what computes is run in wider ones and rounded."""
+    small = any([a.aval.dtype in dtypes.SMALL for a in args])
+    if not small or not prim.is_computed_wider():
+        return _process_at_once(self, prim, args)
+    avals = prim.abstract(*[a.aval for a in args])
+    known = [_evaluable(a, prim) for a in args]
+    wide = [ConcreteArray(dtypes.widened(on_host(a._value)), a.weak_type) for a in known]
+    outs = _process_at_once(self, prim.widened(), tuple(wide))
+    return tuple(
+        [
+            o if o.dtype == a.dtype else ConcreteArray(o._value.astype(a.dtype), a.weak_type)
+            for o, a in zip(outs, avals, strict=True)
+        ]
+    )
+
+
 def _array(value: Any) -> np.ndarray:
     # NumPy gives scalars for results of rank 0, and views that are not contiguous for some calls.
     if type(value) is np.ndarray and value.flags.c_contiguous:
@@ -244,6 +270,7 @@ def leaked(x: Tracer, prim: Operation) -> UnexpectedTracerError:
 
 
 evaluate = Eval()
+dtypes.first_small.append(lambda: setattr(Eval, "process", _process_small))
 current: ContextVar[Interpreter] = ContextVar("interpreter", default=evaluate)
 
 

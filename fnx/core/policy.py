@@ -78,6 +78,15 @@ RESIDUAL_REGISTERS = 16  # elements of an array that is not in memory
 # of its bytes, the price of a carry that each iteration writes anyway: into rows of a stack
 CARRY_ROW_PRICE = 0.6
 
+# interpreters/primitives/masked_loop.py, interpreters/primitives/write_out.py
+MEMBERS = 8  # batch elements from which on each may run a loop of its own,
+MEMBER_VALUE = 64  # if no value of a step of one has more elements,
+MEMBER_WORK = 4096  # and a step computes no more elements in all
+MASKS = 4  # carries that are tried as masks
+WRITTEN_INDEX = 8  # elements of an index whose value is looked for, at most
+WRITTEN_ITERATIONS = 32  # iterations of a loop that are written out, at most,
+WRITTEN_OUT = 2048  # and equations that they become
+
 # lowering/planning, lowering/pipeline.py
 SMALL = 16  # an array of at most so many elements lives in registers, its operations unrolled
 UNROLLED_WORK = 512  # a reduction over at most so many points, with small results, is unrolled

@@ -10,6 +10,7 @@ import numpy as np
 from fnx.core.array import Array, as_array
 from fnx.core.aval import ShapedArray
 from fnx.core.cost import UNKNOWN, Cost
+from fnx.core.dtypes import SMALL
 from fnx.core.errors import InvalidValue, MissingRule
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import current
@@ -194,6 +195,10 @@ class Primitive:
     """The operands whose elements results are made of; the others choose. None: all of them."""
     elementwise = False
     """Whether each element of the result is computed from the operands' elements at its index."""
+    promotes = False
+    """Whether weak operands beside strong ones stand for what promotion would make strong first."""
+    any_dtype = False
+    """Whether `impl` can do with small dtypes, although it does not only move elements."""
     effects = False
     """Whether it must run although nobody uses its results."""
     cost = UNKNOWN
@@ -218,6 +223,18 @@ class Primitive:
             f"primitive {self.name!r} has no {rule!r} rule, which {feature} needs. Expected: a method "
             f"{rule!r} of class {type(self).__name__}."
         )
+
+    def is_computed_wider(self) -> bool:
+        """Whether operands of small dtypes come to `impl` as the wider ones that they are computed in."""
+        from fnx.core.jaxpr import subjaxprs
+
+        return not (self.any_dtype or self.moves or self.effects or any(subjaxprs(self)))
+
+    def widened(self) -> "Primitive":
+        """The same operation in the wider dtypes, where it has small ones as parameters."""
+        own = {f.name: getattr(self, f.name) for f in fields(self)}
+        small = {k: SMALL[v] for k, v in own.items() if isinstance(v, np.dtype) and v in SMALL}
+        return replace(self, **small) if small else self
 
     def params(self) -> dict[str, Any]:
         """The static parameters, for printing."""

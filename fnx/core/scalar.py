@@ -19,6 +19,8 @@ import math
 import operator
 from typing import Any
 
+from fnx.core.dtypes import COMPUTED
+
 
 class Expr:
     """A scalar value: operation, dtype, operands, and a static attribute."""
@@ -328,6 +330,8 @@ def cast(x: Expr, dtype: str) -> Expr:
     """Conversion of value: as C's for numbers (float to int saturates, nan to 0); `!= 0` to bool."""
     if x.dtype == dtype:
         return x
+    if dtype in COMPUTED or x.dtype in COMPUTED:  # which round
+        return node("cast", dtype, (x,))
     if x.op in ("const", "literal") and not dtype.startswith("complex"):
         value = x.attr
         if not isinstance(value, tuple) and not (isinstance(value, float) and "int" in dtype):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fnx import numpy
-from fnx.core.array import ConcreteArray, as_array
+from fnx.core.array import ConcreteArray, as_array, boxed
 from fnx.core.aval import ShapedArray
 from fnx.core.dtypes import canonical
 from fnx.core.errors import FnxError, InvalidValue, TypeMismatch
@@ -43,7 +43,8 @@ class Site:
     given: Any = operations.tree_structure(((), {}))
 
     def text(self, values: Sequence) -> str:
-        args, kwargs = operations.tree_unflatten(self.given, values)
+        arrays = [boxed(v) if isinstance(v, np.ndarray) else v for v in values]
+        args, kwargs = operations.tree_unflatten(self.given, arrays)
         return self.message.format(*args, **kwargs)
 
 

@@ -4,7 +4,6 @@ from typing import Any as _Any
 
 from fnx.core import lazy_imports as _later
 from fnx.core.dtypes import canonical as _canonical
-from fnx.lax import linalg as linalg
 from fnx.lax.convolutions import *
 from fnx.lax.elementwise import *
 from fnx.lax.gathers import *
@@ -15,7 +14,6 @@ from fnx.lax.platforms import *
 from fnx.lax.primitives import *
 from fnx.lax.products import *
 from fnx.lax.ragged_products import *
-from fnx.lax.random_bits import *
 from fnx.lax.reductions import *
 from fnx.lax.shapes import *
 from fnx.lax.slices import *
@@ -79,6 +77,10 @@ def dtype(x: _Any) -> _Any:
 
 _serve_keys(globals())
 _retell(globals(), but=("fnx.lax.elementwise",))
+
+
+_later.add(__name__, f"{__name__}.linalg", "linalg", modules=True)
+_later.add(__name__, f"{__name__}.random_bits", "RandomAlgorithm rng_bit_generator")
 
 
 def __getattr__(name: str) -> _Any:

@@ -197,7 +197,7 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Array:
     >>> lax.convert_element_type(jnp.array([1.7, -1.7]), jnp.int32)
     Array([ 1, -1], dtype=int32)
     """
-    from fnx.numpy.arrays.util import convert
+    from fnx.numpy.arrays.util import convert, strong
 
     dtype = dtypes.canonical(new_dtype)
     if type(operand) is int and dtypes.is_inexact(dtype):
@@ -207,7 +207,7 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Array:
         text = f"complex numbers become {dtype} without their imaginary parts; take lax.real first"
         warn_user(text, np.exceptions.ComplexWarning)
         x = ops.real(x)
-    return convert(x, dtype)
+    return strong(convert(x, dtype))
 
 
 def bitcast_convert_type(operand: Any, new_dtype: Any) -> Array:

@@ -8,6 +8,7 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array, as_array
 from fnx.core.errors import TypeMismatch
+from fnx.numpy.arrays.public_calls import serve as _retell
 from fnx.numpy.arrays.util import integers
 from fnx.ops.elementwise.convert import BitcastConvertType
 from fnx.ops.random.counters import RngBits, RngState
@@ -63,3 +64,6 @@ def rng_bit_generator(
     )
     after, bits = RngState(*how)(words), RngBits(*how)(words)
     return BitcastConvertType(np.dtype("u8"))(after.reshape(2, 2)) if wide else after, bits
+
+
+_retell(globals())

@@ -5,7 +5,7 @@ from typing import Any
 
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
-from fnx.numpy.arrays.util import canonical_axis, constant, promote_inexact, select
+from fnx.numpy.arrays.util import canonical_axis, constant, promote_inexact, select, strong
 from fnx.numpy.elementwise import ufuncs as u
 from fnx.ops.elementwise import arithmetic as ops
 from fnx.ops.elementwise.special import erfc
@@ -214,7 +214,7 @@ def gelu(x, approximate=True):
     >>> fnx.nn.gelu(jnp.array([0.0, 1.0]), approximate=False)
     Array([0.        , 0.84134475], dtype=float64)
     """
-    x = _float("gelu", x)
+    x = strong(_float("gelu", x))
     if approximate:
         inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
         return x * (0.5 * (1.0 + u.tanh(inner)))

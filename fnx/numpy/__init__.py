@@ -2,14 +2,14 @@
 
 import math as _math
 import sys as _sys
+from typing import Any as _Any
 
 import numpy as _np
 
+from fnx.core import lazy_imports as _later
 from fnx.core.array import Array as ndarray
 from fnx.core.array import install as _install
 from fnx.core.dtypes import bfloat16 as _bfloat16
-from fnx.core.lazy_imports import bring as _bring
-from fnx.numpy import fft, linalg
 from fnx.numpy.algebra.einsums import *
 from fnx.numpy.algebra.products import *
 from fnx.numpy.arrays.creation import *
@@ -122,6 +122,17 @@ def load(file, *args, **kwargs):
 
 _install(_members())
 _serve(_sys.modules[__name__])
-_bring(__name__)
+_later.bring(__name__)
 _serve_keys(globals())
 _retell(globals(), but=("fnx.numpy.elementwise",))
+
+for _name in ("fft", "linalg"):
+    _later.add(__name__, f"{__name__}.{_name}", _name, modules=True)
+
+
+def __getattr__(name: str) -> _Any:
+    return _later.find(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_later.names(__name__)})

@@ -29,10 +29,11 @@ class CpuDevice:
     """
 
     platform = device_kind = "cpu"
-    process_index = host_id = 0
 
-    def __init__(self, number: int = 0):
-        self.id = number
+    def __init__(self, number: int = 0, process_index: int = 0):
+        self.id, self.process_index = number, process_index
+
+    host_id = property(lambda self: self.process_index)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, CpuDevice) and self.id == other.id
@@ -243,7 +244,6 @@ def members() -> dict[str, Any]:
         "is_ready": lambda self: True,
         "to_device": lambda self, device, *, stream=None: self,
         "on_device_size_in_bytes": lambda self: self.nbytes,
-        "devices": lambda self: {DEVICE},
         "addressable_data": lambda self, index: self,
         "unsafe_buffer_pointer": lambda self: np.asarray(self).ctypes.data,
         "at": property(At),

@@ -3,18 +3,16 @@
 import gc
 import os
 import re
-from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from fnx.core import config, dtypes
+from fnx.core import config
 from fnx.core.array import Array, ConcreteArray, as_array
-from fnx.core.errors import InvalidValue, ShapeError
+from fnx.core.errors import InvalidValue
 from fnx.core.interpreter import Tracer
 from fnx.numpy.methods import DEVICE, CpuDevice
-from fnx.ops.elementwise.convert import convert
 from fnx.process.placement import placed
 from fnx.pytree import operations
 
@@ -27,7 +25,7 @@ def devices(backend: str | None = None) -> list[Device]:
 
     There is one; the setting `num_devices` (FNX_NUM_DEVICES) makes more of them, for programs that map
     over devices, as does XLA_FLAGS=--xla_force_host_platform_device_count=n, which is read when devices
-    are first asked for. They share the process's memory and threads.
+    are first asked for. They share the process's memory. With fnx.distributed, those of all processes.
 
     >>> fnx.devices()
     [CpuDevice(id=0)]
@@ -36,9 +34,12 @@ def devices(backend: str | None = None) -> list[Device]:
         raise RuntimeError(f"Unknown backend {backend!r}; fnx runs on: cpu")
     if not are_counted:
         _count()
-    return [DEVICE, *(_device(k) for k in range(1, config.num_devices.value))]
+    local = config.num_devices.value
+    count = local * (ranks[0].size if ranks else 1)
+    return [DEVICE, *(_device(k, k // local) for k in range(1, count))]
 
 
+ranks: list[Any] = []  # the transport between processes, once there are several (distributed.py)
 are_counted: list[bool] = []  # not empty once devices were asked for
 
 
@@ -60,8 +61,9 @@ def local_devices(
     >>> fnx.local_devices() == fnx.devices()
     True
     """
-    del process_index, host_id
-    return devices(backend)
+    own = ranks[0].rank if ranks else 0
+    wanted = next((k for k in (process_index, host_id) if k is not None), own)
+    return [d for d in devices(backend) if d.process_index == wanted]
 
 
 def device_count(backend: str | None = None) -> int:
@@ -73,27 +75,33 @@ def device_count(backend: str | None = None) -> int:
     return len(devices(backend))
 
 
-local_device_count = device_count
+def local_device_count(backend: str | None = None) -> int:
+    """The number of devices of this process.
+
+    >>> fnx.local_device_count()
+    1
+    """
+    return len(local_devices(backend=backend))
 
 
 def process_index(backend: str | None = None) -> int:
-    """The number of this process: 0.
+    """The number of this process among those that work together (fnx.distributed).
 
     >>> fnx.process_index()
     0
     """
     del backend
-    return 0
+    return ranks[0].rank if ranks else 0
 
 
 def process_count(backend: str | None = None) -> int:
-    """The number of processes that work together: 1.
+    """The number of processes that work together (fnx.distributed).
 
     >>> fnx.process_count()
     1
     """
     del backend
-    return 1
+    return ranks[0].size if ranks else 1
 
 
 def process_indices(backend: str | None = None) -> list[int]:
@@ -102,8 +110,7 @@ def process_indices(backend: str | None = None) -> list[int]:
     >>> fnx.process_indices()
     [0]
     """
-    del backend
-    return [0]
+    return list(range(process_count(backend)))
 
 
 def live_arrays(platform: str | None = None) -> list[Array]:
@@ -146,6 +153,8 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, **_: Any) -> Any:
     for place in places:
         _check_place(place)
     copies = [as_array(a).copy() for a in leaves]  # type: ignore[attr-defined]
+    for x, place in zip(copies, places):
+        _check_cut(x, place)
     return structure.unflatten(map(placed, copies, places))
 
 
@@ -156,6 +165,13 @@ def _check_place(place: Any) -> None:
         )
 
 
+def _check_cut(x: Array, place: Any) -> None:
+    """Shardings say what they cannot cut."""
+    check = getattr(place, "check", None)
+    if check is not None:
+        check(x.aval)
+
+
 def device_get(x: Any) -> Any:
     """The leaves of a pytree as NumPy arrays; traced values, which have no numbers yet, as they are.
 
@@ -164,57 +180,6 @@ def device_get(x: Any) -> Any:
     """
     known = lambda a: isinstance(a, Array) and not isinstance(a, Tracer)
     return operations.tree_map(lambda a: np.asarray(a) if known(a) else a, x)
-
-
-def make_array_from_callback(
-    shape: Any, sharding: Any, data_callback: Callable, dtype: Any = None
-) -> Array:
-    """The array whose part at an index (a tuple of slices) `data_callback` gives; here all of it.
-
-    >>> fnx.make_array_from_callback((3,), None, lambda index: np.arange(3)[index])
-    Array([0, 1, 2], dtype=int64)
-    """
-    del sharding
-    shape = tuple(shape)
-    found = _checked(data_callback((slice(None),) * len(shape)), shape, "make_array_from_callback")
-    return found if dtype is None else convert(found, dtypes.canonical(dtype))
-
-
-def make_array_from_process_local_data(
-    sharding: Any, local_data: Any, global_shape: Any = None
-) -> Any:
-    """The leaves of a pytree as arrays: this process has all data.
-
-    >>> fnx.make_array_from_process_local_data(None, np.ones(2))
-    Array([1., 1.], dtype=float64)
-    """
-    del sharding, global_shape
-    return operations.tree_map(as_array, local_data)
-
-
-def make_array_from_single_device_arrays(
-    shape: Any, sharding: Any, arrays: Sequence[Array], *, dtype: Any = None
-) -> Array:
-    """The array that the one array of a device makes.
-
-    ValueError for another number of arrays than one.
-
-    >>> fnx.make_array_from_single_device_arrays((2,), None, [jnp.ones(2)])
-    Array([1., 1.], dtype=float64)
-    """
-    del sharding
-    name = "make_array_from_single_device_arrays"
-    if len(arrays) != 1:
-        raise InvalidValue(f"{name} of {len(arrays)} arrays; expected one: arrays are not cut here")
-    found = _checked(arrays[0], tuple(shape), name)
-    return found if dtype is None else convert(found, dtypes.canonical(dtype))
-
-
-def _checked(x: Any, shape: tuple, name: str) -> Array:
-    found = as_array(x)
-    if found.shape != shape:
-        raise ShapeError(f"{name} got an array of shape {found.shape}; expected {shape}")
-    return found
 
 
 def block_until_ready(x: Any) -> Any:

@@ -1,6 +1,6 @@
 """Meshes and shardings: names for axes of devices, and how arrays lie on them.
 
-All devices are one CPU, so that shardings move nothing; what a mesh is for is `shard_map`.
+All devices of a process share its memory, so that shardings move nothing; a mesh is for `shard_map`.
 """
 
 import math
@@ -14,7 +14,6 @@ import numpy as np
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue
-from fnx.core.fast_dataclasses import dataclass
 from fnx.process.devices import Device, device_put, devices
 
 _all_devices = devices
@@ -335,6 +334,27 @@ class NamedSharding(Sharding):
     def device_set(self) -> set[Device]:
         return set(self.mesh.devices.flat)
 
+    @property
+    def is_fully_replicated(self) -> bool:  # type: ignore[override]
+        """Whether every device has the whole array."""
+        return all(self.mesh.shape[n] == 1 for names in spec_names(self.spec) for n in names)
+
+    def check(self, aval: ShapedArray) -> None:
+        """InvalidValue, a ValueError, unless arrays of this type can be cut so."""
+        where = spec_names(self.spec)
+        unknown = {n for names in where for n in names} - set(self.mesh.axis_names)
+        if unknown:
+            raise InvalidValue(f"{self.spec} names {unknown}, which are no axes of {self.mesh}")
+        if len(where) > aval.ndim:
+            raise InvalidValue(f"{self.spec} is longer than the rank of {aval.str_short()}")
+        for k, names in enumerate(where):
+            parts = math.prod(self.mesh.shape[n] for n in names)
+            if aval.shape[k] % parts:
+                raise InvalidValue(
+                    f"{self.spec} cuts axis {k} of {aval.str_short()} into {parts} parts; expected a size "
+                    f"that is a multiple of {parts}"
+                )
+
     def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
         """The shape of one device's part of an array of this shape."""
         shape = list(global_shape)
@@ -392,25 +412,6 @@ def make_mesh(
     return Mesh(grid.reshape(tuple(axis_shapes)), axis_names, axis_types)
 
 
-@dataclass(frozen=True)
-class Shard:
-    """The part of an array that a device has: all of it.
-
-    >>> jnp.ones(3).addressable_shards[0].data.shape
-    (3,)
-    """
-
-    device: Device
-    index: tuple[slice, ...]
-    replica_id: int
-    data: Array
-
-
-def shards(x: Array) -> list[Shard]:
-    """The parts of an array on its devices."""
-    return [Shard(x.device, (slice(None),) * x.ndim, 0, x)]  # type: ignore[attr-defined]
-
-
 def sharding_of(x: Array) -> Sharding:
     """How an array lies on devices, as was asked for last."""
     return getattr(x, "placed", None) or SingleDeviceSharding(x.device)  # type: ignore[attr-defined]
@@ -428,7 +429,6 @@ __all__ = [
     "NamedSharding",
     "P",
     "PartitionSpec",
-    "Shard",
     "Sharding",
     "SingleDeviceSharding",
     "auto_axes",

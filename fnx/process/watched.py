@@ -108,8 +108,9 @@ def watched(jaxpr: Jaxpr, look: Look) -> Jaxpr:
 
 
 def _within(prim: Primitive, look: Look) -> Primitive:
-    """A primitive whose jaxprs are watched."""
-    new = with_jaxprs(prim, lambda jaxpr: watched(jaxpr, look))
+    """A primitive whose jaxprs are watched; of a program of members, the call that is the same."""
+    as_call = getattr(prim, "as_call", None)
+    new = with_jaxprs(prim if as_call is None else as_call(), lambda jaxpr: watched(jaxpr, look))
     if isinstance(new, ScanRecord):
         return replace(new, jaxpr=_ticking(new.jaxpr))
     if isinstance(new, WhileRecord):

@@ -7,12 +7,13 @@ from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import Tracer
 from fnx.core.jaxpr import ClosedJaxpr
+from fnx.interpreters.passes.compiled import compiled
 from fnx.interpreters.passes.simplify import simplify
 from fnx.process.cost_analysis import cost_analysis
 from fnx.pytree import operations
 from fnx.transforms.make_jaxpr import ShapeDtypeStruct, unflatten_types
 from fnx.transforms.static_args import Static
-from fnx.transforms.traced_program import Empty, Program, check_options
+from fnx.transforms.traced_program import Empty, Program, backend_of, check_options
 
 
 def _struct(aval: Any) -> ShapeDtypeStruct:
@@ -92,7 +93,7 @@ class Lowered(_Stage):
     """A program before it is compiled.
 
     `as_text(dialect)` shows it as "jaxpr", "kernel" (the Kernel IR), "numba" (runnable Python),
-    "llvm" or "asm".
+    "llvm", "asm", "cuda" (the kernels of a GPU as Python for Numba-CUDA) or "ptx".
     """
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
@@ -105,12 +106,15 @@ class Lowered(_Stage):
             "numba": "numba_text",
             "llvm": "llvm_text",
             "asm": "asm",
+            "cuda": "cuda_text",
+            "ptx": "ptx_text",
         }
         if dialect not in methods:
             raise InvalidValue(
                 f"unknown dialect {dialect!r}; expected one of jaxpr, {', '.join(methods)}"
             )
-        show = getattr(self.program.compiled(), methods[dialect], None)
+        found = self._for_a_gpu() if dialect in ("cuda", "ptx") else self.program.compiled()
+        show = getattr(found, methods[dialect], None)
         if show is None:
             raise InvalidValue(
                 f"this backend has no dialect {dialect!r}; expected one that it goes through"
@@ -118,13 +122,23 @@ class Lowered(_Stage):
         text = show()
         return getattr(text, "source", text)
 
+    def _for_a_gpu(self) -> Any:
+        """The program's kernels, whatever it is compiled for."""
+        return compiled(self.program.jaxpr, backend_of("cuda"), self.program.donated)
+
     def compiler_ir(self, dialect: str | None = None) -> str:
         """The text of a dialect, LLVM's by default."""
         return self.as_text(dialect or "llvm")
 
-    def compile(self, compiler_options: Any = None) -> "Compiled":
-        """The next stage: native code."""
+    def compile(self, compiler_options: Any = None, *, device: str | None = None) -> "Compiled":
+        """The next stage: native code.
+
+        `device`: a compute capability ("sm_90") for which the kernels are compiled and kept on disk, too;
+        there need be no GPU.
+        """
         check_options(compiler_options)
+        if device is not None:
+            self._for_a_gpu().ahead_of_time(device)
         self.program.compiled()
         return Compiled(self.program, self.treedef, self.static)
 

@@ -114,13 +114,15 @@ def breakpoint(*args: Any, **kwargs: Any) -> None:
 
 
 def visualize_array_sharding(arr: Any, **kwargs: Any) -> None:
-    """Say where an array is: on the one device that there is.
+    """Say where the parts of an array are.
 
     >>> fnx.debug.visualize_array_sharding(jnp.ones((2, 3)))
     CPU 0: (2, 3)
     """
+    from fnx.process.shards import description
+
     del kwargs
-    sys.stdout.write(f"CPU 0: {tuple(arr.shape)}\n")
+    sys.stdout.write(description(arr))
 
 
 def inspect_array_sharding(value: Any, *, callback: Callable) -> None:

@@ -69,7 +69,10 @@ def jacfwd(
 
         def push(*tangents: Array) -> list[Array]:
             outs, touts = jvp_.jvp(call.flat, leaves, tangents, what="jacfwd")
-            return [typed_zeros(o.aval) if t is None else t for o, t in zip(outs, touts)]
+            return [
+                typed_zeros(o.aval) if t is None else ConvertElementType(t.dtype, o.weak_type)(t)
+                for o, t in zip(outs, touts)
+            ]
 
         size = sum(x.size for x in leaves)
         outs, axes = batching.batch(push, size, _basis(leaves), [0] * len(leaves))

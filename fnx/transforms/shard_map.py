@@ -1,21 +1,45 @@
 """pmap and shard_map: SPMD, one function on the parts of arrays that lie on many devices.
 
-All devices are one CPU here, so that both are batching over named axes, compiled as one program: the
-local case of exchange, in which a collective is array operations along the batch axis of the members
-(interpreters/collectives.py). For one member's program alone see interpreters/spmd.py.
+The function is traced as the program of one device (interpreters/spmd.py). Where that pays, each device is
+a thread with its own parts (interpreters/primitives/members.py); else the program is batched over named
+axes, and computes for all in turn: the local case of exchange (interpreters/batch_transport.py).
 """
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from fnx.core.array import Array, is_array_like
-from fnx.core.axis_size import AxisSize
-from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
+import numpy as np
+
+from fnx.core import config
+from fnx.core.array import Array, as_array, is_array_like
+from fnx.core.errors import (
+    ConcretizationTypeError,
+    InvalidValue,
+    NonConcreteBooleanIndexError,
+    ShapeError,
+    TracerArrayConversionError,
+    TracerIntegerConversionError,
+    TypeMismatch,
+)
+from fnx.core.jaxpr import eval_jaxpr
 from fnx.interpreters.batching import batch
-from fnx.ops.base.permute import Transpose
-from fnx.ops.structure.basic import broadcast_axis, move_axis, reshape, slice_axis
+from fnx.interpreters.primitives.jit import has_effects
+from fnx.interpreters.primitives.members import (
+    Cut,
+    Members,
+    cut_parts,
+    joined,
+    part_shape,
+    run_batched,
+    varying,
+)
+from fnx.interpreters.spmd import bound_axes, spmd
+from fnx.interpreters.trace import CapturedRefs, trace
+from fnx.ops.structure.basic import reshape, slice_axis
 from fnx.process.devices import devices as all_devices
+from fnx.process.devices import local_device_count, ranks
 from fnx.process.mesh import (
     MORE_DEVICES,
     Mesh,
@@ -27,9 +51,9 @@ from fnx.process.mesh import (
 from fnx.process.placement import placed
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import check_callable, flatten_arrays, name_of, wraps
-from fnx.transforms.jit import Jitted, jit
+from fnx.transforms.jit import BACKEND, Jitted, jit
 from fnx.transforms.static_args import integers
-from fnx.transforms.vmap import map_elements, place_result
+from fnx.transforms.vmap import flatten_axes, map_elements, place_result
 
 # --- pmap ---------------------------------------------------------------------------------------
 
@@ -76,7 +100,7 @@ def pmap(
         if isinstance(axes, tuple) and len(axes) == len(args):
             axes = tuple([a for k, a in enumerate(axes) if k not in places])
         return map_elements(
-            call, dynamic, kwargs, axes, out_axes, axis_name, axis_size, place, "pmap"
+            call, dynamic, kwargs, axes, out_axes, axis_name, axis_size, place, "pmap", _map_devices
         )
 
     def place(size: int, x: Array, axis: int | None, to: int | None) -> Array:
@@ -84,6 +108,10 @@ def pmap(
         if to is None:
             return x if axis is None else _element(x, axis, 0)
         return place_result(size, x, axis, to, "pmap")
+
+    if ranks:
+        name = "<devices>" if axis_name is None else axis_name
+        return _of_ranks(fun, name, in_axes, out_axes, static)
 
     donated = integers(donate_argnums, "donate_argnums")  # type: ignore[arg-type]
     jitted: Jitted = jit(mapped, static_argnums=static, donate_argnums=donated)
@@ -94,6 +122,100 @@ def pmap(
 
     pmap_f.lower, pmap_f.trace = jitted.lower, jitted.trace  # type: ignore[attr-defined]
     return pmap_f
+
+
+def _of_ranks(fun: Callable, name: Any, in_axes: Any, out_axes: Any, static: Any) -> Callable:
+    """`pmap` where several processes work together: each maps over its own devices' elements.
+
+    The named axis is that of all devices of all processes; collectives meet within a process first.
+    """
+    from fnx.core.transport import in_force, use
+    from fnx.lowering.transport.local import Local
+    from fnx.lowering.transport.mpi import Ranks
+
+    count = ranks[0].size * local_device_count()
+    jitted = jit(spmd(fun, {name: count}), static_argnums=static)
+
+    @wraps(fun)
+    def of_ranks(*args: Any, **kwargs: Any) -> Any:
+        places = {k % len(args) for k in static}
+        axes = in_axes if isinstance(in_axes, tuple) else (in_axes,) * len(args)
+        leaves, treedef = operations.tree_flatten((args, kwargs))
+        along: list = []
+        for k, (x, a) in enumerate(zip(args, axes, strict=True)):
+            n = len(operations.tree_leaves(x))
+            along += [None] * n if k in places else flatten_axes((a,), (x,), "pmap in_axes")
+        along += [0] * (len(leaves) - len(along))
+        sizes = {np.shape(x)[a] for x, a in zip(leaves, along) if a is not None}
+        local = local_device_count()
+        if sizes != {local}:
+            raise InvalidValue(
+                f"pmap of {name_of(fun)} over an axis of sizes {sorted(sizes)}; expected {local}, as "
+                f"many as this process has devices: each of {ranks[0].size} processes maps over its own"
+            )
+
+        def member(k: int, transport: Any) -> tuple[list, Any]:
+            given = [x if a is None else _taken(x, k, a) for x, a in zip(leaves, along)]
+            mine, named = operations.tree_unflatten(treedef, given)
+            with use({name: transport}):
+                return operations.tree_flatten(jitted(*mine, **named))
+
+        if local == 1:
+            made = [member(0, ranks[0])]
+        else:
+            run = lambda k: member(k, Ranks(in_force("<local>", "pmap"), ranks[0]))
+            made = Local(local, _PATIENCE).run("<local>", run, range(local))
+        structure = made[0][1]
+        dummy = operations.tree_unflatten(structure, [object() for _ in made[0][0]])
+        wanted = flatten_axes(out_axes, dummy, "pmap out_axes")
+        outs = [
+            xs[0] if to is None else as_array(np.stack([np.asarray(x) for x in xs], to))
+            for to, *xs in zip(wanted, *[leaves for leaves, _ in made])
+        ]
+        return operations.tree_unflatten(structure, outs)
+
+    return of_ranks
+
+
+_PATIENCE = 1e6  # seconds that threads of a rank wait for each other: other ranks may be slow
+
+
+def _taken(x: Any, k: int, axis: int) -> Array:
+    """Element k along an axis."""
+    return _element(as_array(x), axis % np.ndim(x), k)
+
+
+def _map_devices(
+    fn: Callable, size: int, args: Sequence[Array], places: Sequence[int | None]
+) -> tuple[list[Array], list[int | None]]:
+    """As `batch`, with a device for each element: results, and the axis of the elements in each."""
+    name = getattr(size, "name", None)
+    name = f"<pmap {len(bound_axes())}>" if name is None else name
+
+    def one(*xs: Array) -> list[Array]:
+        # A part has one element of the axis.
+        given = [
+            x if k is None else reshape(x, x.shape[:k] + x.shape[k + 1 :])
+            for x, k in zip(xs, places)
+        ]
+        return [reshape(x, (1, *x.shape)) for x in fn(*given)]
+
+    cuts: list[Cut] = [
+        tuple([(name,) if j == k else () for j in range(x.ndim)]) for x, k in zip(args, places)
+    ]
+    member = _one_member(one, {name: int(size)}, list(args), cuts, "pmap")
+    if member is None:
+        return batch(fn, size, args, places)
+    along: list[int | None] = []
+
+    def outs(ranks: list[int], found: Sequence) -> list[Cut]:
+        along.extend([0 if n else None for n in found])
+        return [((name,) if n else (), *[()] * (r - 1)) for r, n in zip(ranks, found)]
+
+    made = _of_all(*member, outs)
+    return [
+        x if k == 0 else reshape(x, x.shape[1:]) for x, k in zip(made, along, strict=True)
+    ], along
 
 
 def _check_devices(size: int, devices: Sequence[Any] | None, name: str) -> None:
@@ -153,8 +275,11 @@ def shard_map(
         # Whatever is not cut may be no array: a function, a setting.
         cut = [bool(_names(s)) or is_array_like(x) for x, s in zip(given, specs)]
         specs = [s for s, c in zip(specs, cut) if c]
-        parts = _all_parts([x for x, c in zip(given, cut) if c], specs, axes, name_of(f))
+        what = "arguments of a function under shard_map"
+        leaves, _ = flatten_arrays([x for x, c in zip(given, cut) if c], what)
+        ins = [_cut_of(x, s, axes, f"in_specs, {name_of(f)}") for x, s in zip(leaves, specs)]
         structures: list = []
+        wanted: list[PartitionSpec] = []
 
         def flat(*xs: Array) -> list[Array]:
             it = iter(xs)
@@ -165,13 +290,26 @@ def shard_map(
             structures.append(structure)
             return outs
 
-        outs, found = _run(flat, list(axes.items()), parts, [_names(s) for s in specs])
-        dummy = operations.tree_unflatten(structures[0], [object() for _ in outs])
-        wanted = _flatten_specs(out_specs, dummy, "out_specs")
-        joined = [_join(x, k, s, axes, check, name_of(f)) for x, k, s in zip(outs, found, wanted)]
+        def outs_of(ranks: list[int], found: Sequence) -> list[Cut]:
+            dummy = operations.tree_unflatten(structures[0], [object() for _ in ranks])
+            wanted.extend(_flatten_specs(out_specs, dummy, "out_specs"))
+            return [
+                _cut_to(r, n, s, axes, check, name_of(f)) for r, n, s in zip(ranks, found, wanted)
+            ]
+
+        member = _one_member(flat, axes, leaves, ins, name_of(f))
+        if member is None:
+            structures.clear()
+            parts = [cut_parts(x, c, axes) for x, c in zip(leaves, ins)]
+            outs, found = run_batched(flat, list(axes.items()), parts, [_names(s) for s in specs])
+            ranks = [x.ndim - len(n) for x, n in zip(outs, found)]
+            joins = zip(outs, found, outs_of(ranks, found), strict=True)
+            results = [joined(x, n, c, axes) for x, n, c in joins]
+        else:
+            results = _of_all(*member, outs_of)
         if isinstance(mesh, Mesh):
-            joined = [placed(x, NamedSharding(mesh, s)) for x, s in zip(joined, wanted)]
-        return operations.tree_unflatten(structures[0], joined)
+            results = [placed(x, NamedSharding(mesh, s)) for x, s in zip(results, wanted)]
+        return operations.tree_unflatten(structures[0], results)
 
     return shard_map_f
 
@@ -218,15 +356,8 @@ def _names(spec: PartitionSpec) -> set[str]:
     return {name for names in spec_names(spec) for name in names}
 
 
-def _all_parts(
-    given: list, specs: list[PartitionSpec], axes: dict[str, int], name: str
-) -> list[Array]:
-    leaves, _ = flatten_arrays(given, "arguments of a function under shard_map")
-    return [_cut(x, s, axes, f"in_specs, {name}") for x, s in zip(leaves, specs)]
-
-
-def _cut(x: Array, spec: PartitionSpec, axes: dict[str, int], what: str) -> Array:
-    """All devices' parts: an axis for each mesh axis that `spec` names, in the mesh's order, in front."""
+def _cut_of(x: Array, spec: PartitionSpec, axes: dict[str, int], what: str) -> Cut:
+    """The names along which each axis of an array is cut; checked."""
     where = spec_names(spec)
     unknown = _names(spec) - set(axes)
     if unknown:
@@ -235,75 +366,81 @@ def _cut(x: Array, spec: PartitionSpec, axes: dict[str, int], what: str) -> Arra
         raise ShapeError(
             f"shard_map {what}: {spec} is longer than the rank of {x.aval.str_short()}"
         )
-    shape: list[int] = []
-    position: dict[str, int] = {}
-    local = []
-    for size, names in zip(x.shape, where + [()] * (x.ndim - len(where))):
+    cut = (*where, *[()] * (x.ndim - len(where)))
+    for size, names in zip(x.shape, cut):
         parts = math.prod(axes[n] for n in names)
         if size % parts:
             raise ShapeError(
                 f"shard_map {what}: {spec} cuts an axis of {x.aval.str_short()} of size {size} into "
                 f"{parts} parts; expected a multiple of {parts}"
             )
-        for n in names:
-            position[n] = len(shape)
-            shape.append(axes[n])
-        local.append(len(shape))
-        shape.append(size // parts)
-    order = [position[n] for n in axes if n in position]
-    return Transpose((*order, *local))(reshape(x, tuple(shape)))
+    return cut
 
 
-def _run(
-    fn: Callable, axes: list[tuple[str, int]], parts: list[Array], names: list[set[str]]
-) -> tuple[list[Array], list[list[str]]]:
-    """Results for all devices, and the mesh axes between which each differs: its leading axes."""
-    if not axes:
-        outs = list(fn(*parts))
-        return outs, [[] for _ in outs]
-    (name, size), inner = axes[0], axes[1:]
-    found: list[list[list[str]]] = []
-
-    def members(*xs: Array) -> list[Array]:
-        outs, more = _run(fn, inner, list(xs), names)
-        found.append(more)
-        return outs
-
-    outs, where = batch(
-        members, AxisSize(size, name, True), parts, [0 if name in n else None for n in names]
-    )
-    outs = [x if k is None else move_axis(x, k, 0) for x, k in zip(outs, where)]
-    return outs, [more if k is None else [name, *more] for k, more in zip(where, found[0])]
-
-
-def _join(
-    x: Array, found: list[str], spec: PartitionSpec, axes: dict[str, int], check: bool, name: str
-) -> Array:
-    """Parts of a result side by side, as `spec` says."""
-    where, rank = spec_names(spec), x.ndim - len(found)
+def _cut_to(
+    rank: int, found: Iterable, spec: PartitionSpec, axes: dict[str, int], check: bool, name: str
+) -> Cut:
+    """The names along which parts of a result, which differ along the axes `found`, are put together."""
+    where = spec_names(spec)
     if len(where) > rank:
         raise ShapeError(f"shard_map out_specs, {name}: {spec} is longer than the rank {rank}")
     wanted = [n for names in where for n in names]
     if set(wanted) - set(axes):
         raise InvalidValue(f"shard_map out_specs, {name}: {spec} names axes that are not in {axes}")
-    for n in [n for n in found if n not in wanted]:
+    for n in [n for n in axes if n in found and n not in wanted]:
         if check:
             raise InvalidValue(
                 f"shard_map out_specs, {name}: {spec} says that a result is the same along mesh axis "
                 f"{n!r}, but it may differ. Name the axis, reduce over it (psum, pmean), or pass "
                 "check_vma=False to take the first device's."
             )
-        x = _element(x, found.index(n), 0)
-        found = [m for m in found if m != n]
-    for n in [n for n in wanted if n not in found]:
-        x = broadcast_axis(x, axes[n], 0)
-        found = [n, *found]
-    order, shape = [], []
-    for k in range(rank):
-        names = where[k] if k < len(where) else ()
-        order += [*(found.index(n) for n in names), len(found) + k]
-        shape.append(x.shape[len(found) + k] * math.prod(axes[n] for n in names))
-    return reshape(Transpose(tuple(order))(x), tuple(shape))
+    return (*where, *[()] * (rank - len(where)))
+
+
+# --- programs of one device --------------------------------------------------------------------
+
+
+def _one_member(
+    fn: Callable, axes: dict, args: list[Array], cuts: list[Cut], name: str
+) -> tuple[Members, list[Array]] | None:
+    """The program of one of several devices, whose results are not joined yet, and its operands.
+
+    None where there is none: for one device, or where `fn` needs to see numbers, or changes references.
+    """
+    watched = config.debug_nans.value or config.debug_infs.value or config.disable_jit.value
+    if math.prod(axes.values()) < 2 or watched or not set(axes).isdisjoint(bound_axes()):
+        return None
+    avals = [
+        x.aval.update(shape=part_shape(x.shape, c, axes)) for x, c in zip(args, cuts, strict=True)
+    ]
+    try:
+        jaxpr, consts = trace(spmd(fn, axes), avals, what="shard_map", name=name)
+    except (ConcretizationTypeError, TracerArrayConversionError, TracerIntegerConversionError):
+        return None
+    except (NonConcreteBooleanIndexError, CapturedRefs):
+        return None
+    if has_effects(jaxpr):
+        return None
+    ins = tuple([((),) * x.ndim for x in consts] + cuts)
+    prim = Members(jaxpr, tuple(axes.items()), ins, (), name, BACKEND)
+    return prim, [*consts, *args]
+
+
+def _of_all(prim: Members, operands: list[Array], outs: Callable) -> list[Array]:
+    """Results of all devices: at once where that pays, else in turn.
+
+    `outs` gives how each result is cut, of ranks, and of the axes along which each may differ.
+    """
+    axes = dict(prim.axes)
+    ranks = [a.ndim for a in prim.jaxpr.out_avals]
+    if replace(prim, outs=tuple([((),) * r for r in ranks])).runs_apart:
+        cuts = outs(ranks, varying(prim))
+        return list(replace(prim, outs=tuple(cuts)).apply(*operands))
+    parts = [cut_parts(x, c, axes) for x, c in zip(operands, prim.ins)]
+    names = [{n for names in c for n in names} for c in prim.ins]
+    made, found = run_batched(lambda *xs: eval_jaxpr(prim.jaxpr, xs), prim.axes, parts, names)
+    cuts = outs(ranks, found)
+    return [joined(x, f, c, axes) for x, f, c in zip(made, found, cuts, strict=True)]
 
 
 __all__ = ["Mesh", "pmap", "shard_map"]

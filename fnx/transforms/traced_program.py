@@ -64,10 +64,10 @@ class NamedBackend:
 
     @property
     def memory(self) -> Memory:
-        return backends.get(self.name or config.backend.value).memory
+        return backends.get(self._name()).memory
 
     def compile(self, jaxpr: Jaxpr, donated: Any = (), simplified: Any = None) -> Any:
-        name = self.name or config.backend.value
+        name = self._name()
         # A program may be compiled while another is traced, or by a callback of one that runs.
         start = time.perf_counter()
         with _compiling, use(evaluate), _without_collections():
@@ -76,6 +76,19 @@ class NamedBackend:
             seconds = time.perf_counter() - start
             import_module("fnx.process.compile_log").tell_compiled(jaxpr.name, seconds)
         return found
+
+    def team(self, jaxpr: Jaxpr, *more: Any) -> Any:
+        """One member's program for a team of members."""
+        with _compiling, use(evaluate), _without_collections():
+            return backends.get(self._name()).team(jaxpr, *more)
+
+    def team_pays(self, size: int, work: float, exchanges: float) -> bool:
+        """Whether members that do so much had better run at once."""
+        pays = getattr(backends.get(self._name()), "team_pays", None)
+        return pays is not None and pays(size, work, exchanges)
+
+    def _name(self) -> str:
+        return self.name or config.backend.value
 
 
 BACKEND = NamedBackend()

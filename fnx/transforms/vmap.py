@@ -134,6 +134,7 @@ def map_elements(
     axis_size: int | None,
     place: Place,
     what: str = "vmap",
+    batch: Callable = batching.batch,
 ) -> Any:
     """`fun(*args, **kwargs)` of all; `place` puts each result's batch axis where `out_axes` says."""
     if isinstance(in_axes, tuple) and len(in_axes) != len(args):
@@ -170,7 +171,7 @@ def map_elements(
 
     devices = what == "pmap"
     sized: int = AxisSize(size, axis_name, devices) if devices or axis_name is not None else size
-    outs, found = batching.batch(flat, sized, leaves, axes)
+    outs, found = batch(flat, sized, leaves, axes)
     dummy = operations.tree_unflatten(structures[0], [object() for _ in outs])
     wanted = flatten_axes(out_axes, dummy, f"{what} out_axes")
     for j, (k, to) in enumerate(zip(found, wanted, strict=True)):

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import numpy as np
-
 from fnx.core import dtypes, policy
 from fnx.core.array import ConcreteArray
 from fnx.core.jaxpr import Atom, Eqn, Literal, Var
@@ -69,7 +67,7 @@ def of_equation(e: Eqn, inputs: list[Interval | None]) -> Interval | None:
     found = rule(e, inputs) if rule is not None else None
     if found is None:
         return None
-    info = np.iinfo(out.dtype)
+    info = dtypes.iinfo(out.dtype)
     return found if info.min <= found[0] and found[1] <= info.max else None
 
 

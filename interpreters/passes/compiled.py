@@ -5,11 +5,12 @@ from weakref import ref
 
 from fnx.core import config
 from fnx.core.array import Array, ConcreteArray
-from fnx.core.backend import Backend, Compiled
+from fnx.core.backend import Backend, Compiled, donation
 from fnx.core.interpreter import evaluate, use
 from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr, made_once, subjaxprs
 from fnx.core.primitive import Primitive
 from fnx.interpreters.operands import typed
+from fnx.interpreters.passes.pieces import in_pieces, may_run_apart
 from fnx.interpreters.passes.simplify import simplify
 
 
@@ -19,6 +20,12 @@ def compiled(jaxpr: Jaxpr, backend: Backend, donated: tuple[int, ...] = ()) -> C
 
     def make() -> Compiled:
         owner = ref(jaxpr)  # which keeps what is made here, not the other way round
+        if may_run_apart(jaxpr):
+            whole = lambda: backend.compile(owner(), (), lambda: simplify(owner(), final=True))
+            gone = tuple(donation(jaxpr, donated).replaced)
+            found = in_pieces(simplify(jaxpr), lambda piece: compiled(piece, backend), whole, gone)
+            if found is not None:
+                return found
         return backend.compile(jaxpr, donated, lambda: simplify(owner(), final=True))
 
     return jaxpr.once(key, make)

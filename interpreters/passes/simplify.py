@@ -10,6 +10,7 @@ from fnx.core.jaxpr import Jaxpr, made_once
 from fnx.interpreters.rewrite import jaxpr_fields
 
 from .accumulator_init import accumulate
+from .broadcast_sinking import repeated_inside
 from .constant_residuals import without_known_stacks
 from .copy_insertion import handed_on
 from .dce import dce
@@ -72,6 +73,7 @@ OPTIMIZATIONS: tuple[Callable[[Jaxpr], Jaxpr], ...] = (
     without_known_stacks,
     without_shifted_stacks,
     transposed_columns,
+    repeated_inside,
     _live,
     whole_sums,
     handed_on,

@@ -35,11 +35,12 @@ from fnx.ops.structure.slice import Slice
 from .dot_strength_reduction import outer_product
 
 
-def called(prim: Primitive, final: bool) -> Jaxpr | None:
-    """The jaxpr of a call, where this is no more than that."""
+def called(prim: Primitive, final: bool, atoms: Sequence[Atom] = ()) -> Jaxpr | None:
+    """The jaxpr of a call, where this is no more than that; of these operands, if it matters which."""
     when = getattr(prim, "transparent", "never")
     if when == "always" or (final and when == "final"):
-        return prim.jaxpr  # type: ignore[attr-defined]
+        applied = getattr(prim, "applied", None)
+        return prim.jaxpr if applied is None else applied(atoms)  # type: ignore[attr-defined]
     return None
 
 
@@ -70,7 +71,7 @@ class ValueNumbering:
         for e in eqns:
             atoms = tuple([self.name(a) for a in e.inputs])
             # What is called is not simplified first, or equations would be at each call around them.
-            inner = called(e.prim, self.final)
+            inner = called(e.prim, self.final, atoms)
             if inner is None:
                 e = Eqn(with_jaxprs(e.prim, self.simplified), e.inputs, e.outs, e.source)
                 inner = expanded(e.prim)

@@ -163,6 +163,8 @@ def guarded(jaxpr: Jaxpr) -> Jaxpr | None:
     eqns, found = [], False
     for e in jaxpr.eqns:
         prim: Any = e.prim
+        if prim.name == "masked_while":
+            prim = prim.loop
         if prim.name == "while":
             n = prim.cond_consts
             prim = replace(prim, cond_jaxpr=_and(prim.cond_jaxpr), cond_consts=n + 1)

@@ -153,6 +153,10 @@ class While(WhileRecord):
         loop = _batched_while(self, size, mask, pred)
         c_values, b_values, start = self.parts(place)
         again = c_values if pred else []  # the body asks, too, which batch elements go on
+        if not pred and may_part(self, size):
+            from .masked_loop import masked  # few programs have such loops
+
+            loop = masked(loop, self, mask, size)
         outs = loop(*c_values, *b_values, *again, *start)
         return outs, spread(carry, [0] * sum(carry))
 

@@ -106,7 +106,7 @@ def most_iterations(loop: WhileRecord, count: Count, ranges: Ranges) -> tuple[in
     )
     most = max(0, (way + count.closed + by - 1) // by)
     v = loop.body_jaxpr.inputs[loop.body_consts + count.carry]
-    info = np.iinfo(v.aval.dtype)
+    info = dtypes.iinfo(v.aval.dtype)
     ends = (first[0], last[1]) if count.step > 0 else (last[0], first[1])
     if most > policy.COUNTED_ITERATIONS or ends[0] - by < info.min or ends[1] + by > info.max:
         return None

@@ -23,6 +23,7 @@ from fnx.core.threads.fork_safety import cached_property
 from fnx.lowering import fingerprint
 from fnx.lowering.cpu.loader import executable, load
 from fnx.lowering.cpu.loader.progress import interrupted, watched
+from fnx.lowering.cpu.processor import thresholds
 
 if TYPE_CHECKING:
     from fnx.lowering.cpu.llvm.module_printer import Emitted
@@ -213,6 +214,32 @@ class Backend:
         self, jaxpr: Jaxpr, donated: Any = (), simplified: Simplified | None = None
     ) -> Compiled:
         return Compiled(jaxpr, tuple(donated), simplified)
+
+    def team(
+        self, jaxpr: Jaxpr, size: int, partitions: Any, places: list[str], results: Sequence[tuple]
+    ) -> Any:
+        """One member's program, to be run for all members of a team at once.
+
+        `results` are shapes and dtypes of what members make together.
+        """
+        from fnx.lowering.cpu.loader.team import Nothing, TeamProgram
+
+        specs = [executable.Spec.of(*spec) for spec in results]
+        memory = executable.Executable(Nothing(), [], [], specs, release_gil=False)
+        made = Compiled(jaxpr, (), None).executable
+        return TeamProgram(made, size, partitions, places, lambda: memory(()))
+
+    def team_pays(self, size: int, work: float, exchanges: float) -> bool:
+        """Whether threads for so many members, who do so much each, save more time than they cost."""
+        from fnx.lowering.cpu.loader import team
+
+        if size < 2 or not team.can_wait():
+            return False
+        cpus = team.processors()
+        crowded = size > cpus
+        saved = size * work * (1 - 1 / min(size, cpus))
+        each = thresholds.CROWDED_EXCHANGE if crowded else thresholds.EXCHANGE
+        return saved > thresholds.TEAM + each * exchanges
 
 
 backend = Backend()

@@ -144,7 +144,7 @@ class Builder(Storage):
     def value(self, atom: Any) -> Value:
         if type(atom) is Literal:
             dtype = dtype_name(atom.aval.dtype)
-            value = atom.value._value.item() if dtype != "bfloat16" else float(atom.value._value)
+            value = dtypes.scalar_value(atom.value._value)
             return Value((), dtype, Scalars([scalar.literal(value, dtype)]))
         return self.scope.values[atom]
 

@@ -32,7 +32,10 @@ class ReductionNests(Accumulators):
         kept = [k for k in range(len(group.shape)) if k not in axes]
         results = prod(group.shape[k] for k in kept)
         inner = self._contiguous() if len(axes) < len(group.shape) else None
-        if results <= policy.SMALL:
+        if self.builder.target.results_apart:
+            apart = self._fold_registers if results <= policy.SMALL else self._fold_rows
+            apart(kept, list(axes))
+        elif results <= policy.SMALL:
             side_by_side = kept == [len(group.shape) - 1] or kept == [inner] and self._moves(inner)
             if side_by_side and results >= policy.FEW_LANES:
                 self._fold_lanes(kept[0])

@@ -6,9 +6,11 @@ a machine of which nothing is known: a method that answers None, or False, leave
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from copy import copy
+from math import prod
+from typing import Any, Protocol, Self
 
-from fnx.core import recipe
+from fnx.core import policy, recipe
 from fnx.core.backend import PORTABLE, Machine
 from fnx.core.scalar import Expr
 from fnx.lowering.ir.kernel import Loop, Stmt, Store
@@ -62,17 +64,30 @@ class Target:
     """A machine, as generation sees it: where values live, what is fused, how loops are shaped."""
 
     name: str
+    small = policy.SMALL  # elements of a value that lives in registers
     machine: Machine = PORTABLE
     routines: Routines
     passes: tuple[
         Pass, ...
     ] = ()  # over the Kernel IR of a whole program, in order; memory is planned after
 
+    # Whether each result of a reduction has an accumulator of its own, in the loops over results: threads
+    # are independent of one another; or several share a vector, or memory.
+    results_apart: bool = False
+    # Whether updates here and there have their positions ready, a block of them at a time.
+    updates_in_blocks: bool = True
+
     # --- values
 
     def is_small(self, shape: Shape) -> bool:
         """Whether a value lives in registers, its operations unrolled; scalars must."""
-        return fusion_policy.is_small(shape)
+        return prod(shape) <= self.small
+
+    def wide(self) -> Self:
+        """The same, where arrays of several times the size live in registers: in a step of one of many."""
+        found = copy(self)
+        found.small = policy.MEMBER_VALUE
+        return found
 
     def inlined(self, cost: int, uses: int) -> bool:
         """Whether a value is computed again by each reader, rather than stored for them."""

@@ -13,6 +13,7 @@ from fnx.core.scalar import Expr
 from fnx.lowering.ir import affine, dependence, traversal
 from fnx.lowering.ir.expressions import buffers_read, depends_on, nodes, substitute
 from fnx.lowering.ir.kernel import If, Loop, LoopKind, Stmt, Store
+from fnx.lowering.ir.number_formats import KIND
 from fnx.lowering.planning import fusion_policy
 from fnx.lowering.transform import index_set_splitting
 
@@ -20,7 +21,7 @@ from .generation import Generation
 from .values import Inlined, Materialized, Scalars, Value, static_indices
 
 _NOTHING = (frozenset(), 0)  # the terms of an index that is zero
-_NARROW = frozenset({"float16", "bfloat16"})  # computed in float32: not to be rounded in between
+_NARROW = frozenset(d for d, kind in KIND.items() if kind in "hs")  # not to be rounded in between
 
 
 def update(
@@ -209,7 +210,8 @@ def _rounds(
     index = tuple(scalar.size(0) if n == 1 else scalar.counter("u", n) for n in r.shape)
     dims = [(v, n) for v, n in zip(index, r.shape, strict=True) if n != 1]
     if (
-        dims
+        builder.target.updates_in_blocks
+        and dims
         and dims[-1][1] >= policy.SCATTER_BLOCK
         and not r.unique
         and not _will_be_cut(builder, at, index)
@@ -302,7 +304,7 @@ def cumulative(builder: Generation, r: recipe.Cumulative, outs: list[Value], nam
     places = [out.destination or builder.new_stored(out) for out in outs]
     index = [scalar.size(0) if n == 1 else scalar.var("int64", "s") for n in r.shape]
     n = r.shape[r.axis]
-    if all(m == 1 for m in r.shape[r.axis + 1 :]):
+    if builder.target.results_apart or all(m == 1 for m in r.shape[r.axis + 1 :]):
         body = builder.evaluated(lambda: _rows(r, places, index))
         order = [k for k in range(len(r.shape)) if k != r.axis]
     else:

@@ -228,7 +228,8 @@ class CallLibrary(Stmt):
     `args`: Ref or Address (passed as a pointer), or Expr (a value). `by_reference` puts every Expr
     into a stack slot and passes its address (Fortran). `writes` names the buffers that it writes.
     `result` is a variable for what it returns, or None. `work`: how many multiplications to tell
-    OpenBLAS's guard of threads (blas_threads.py); 0 for routines of others.
+    OpenBLAS's guard of threads (blas_threads.py); 0 for routines of others. `checked`: it returns an int32,
+    without which the program ends as after an exception of the host's.
     """
 
     symbol: str
@@ -237,6 +238,7 @@ class CallLibrary(Stmt):
     by_reference: bool = False
     result: Expr | None = None
     work: int = 0
+    checked: bool = False
 
 
 @dataclass(eq=False)

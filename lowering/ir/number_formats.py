@@ -2,12 +2,17 @@
 
 import numpy as np
 
+from fnx.core.dtypes import COMPUTED, of_name
+from fnx.core.dtypes import byte as byte
+
 REAL = ("bool", *(f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)))
 REAL += ("float16", "bfloat16", "float32", "float64")
 PART = {"complex64": "float32", "complex128": "float64"}
 KIND = {d: "u" if d[0] == "u" else "i" if d[0] == "i" else "f" for d in REAL}
 KIND |= {"bool": "b", "float16": "h", "bfloat16": "h", "complex64": "c", "complex128": "c"}
 BYTES = {"bool": 1, "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
+KIND |= dict.fromkeys(COMPUTED, "s")  # kept as their byte, and computed as another dtype
+BYTES |= dict.fromkeys(COMPUTED, 1)
 BYTES |= {f"{u}int{n}": n // 8 for n in (8, 16, 32, 64) for u in ("", "u")}
 
 
@@ -19,11 +24,7 @@ def itemsize(dtype: str) -> int:
 def rounded(value: float, dtype: str) -> float:
     """The number of a format nearest to `value`."""
     with np.errstate(all="ignore"):
-        if dtype == "bfloat16":
-            import ml_dtypes
-
-            return float(ml_dtypes.bfloat16(value))
-        return float(np.dtype(dtype).type(value))
+        return float(np.asarray(value).astype(of_name(dtype)))
 
 
 def wrapped(value: int, dtype: str) -> int:

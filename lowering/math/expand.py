@@ -11,10 +11,10 @@ from fnx.core import scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.math import USUAL, VMATH
 
-from . import complex_arithmetic, complex_elementary
+from . import complex_arithmetic, complex_elementary, small_formats
 
 COMPLEX = complex_arithmetic.FUNCTIONS | complex_elementary.FUNCTIONS
-HALF = ("float16", "bfloat16")
+WIDE = {"float16": "float32", "bfloat16": "float32", **small_formats.COMPUTED}
 _FLOATS = ("float32", "float64")
 _WIDTH = {f"{u}int{n}": n for n in (8, 16, 32, 64) for u in ("", "u")}
 
@@ -133,6 +133,8 @@ def _round_to_odd(x: Expr) -> Expr:
 
 
 def _cast(x: Expr, dtype: str) -> Expr:
+    if x.dtype in small_formats.COMPUTED:
+        return scalar.cast(small_formats.decoded(x), dtype)
     real, imag = scalar._TO_REAL.get(x.dtype), scalar._TO_REAL.get(dtype)
     if imag:
         if real:
@@ -145,23 +147,26 @@ def _cast(x: Expr, dtype: str) -> Expr:
         if dtype == "bool":
             return f("or", scalar.cast(re, dtype), scalar.cast(im, dtype))
         return scalar.cast(re, dtype)
+    kept = small_formats.COMPUTED.get(dtype)
+    if kept and (kept != "float32" or x.dtype == "float32"):
+        return small_formats.encoded(x, dtype)
     if x.dtype == "float64":
         return scalar.cast(_round_to_odd(x), dtype)
     wide = "float32" if x.dtype in ("int8", "uint8", "int16", "uint16") else "float64"
     return scalar.cast(scalar.cast(x, wide), dtype)
 
 
-def _in_float32(e: Expr) -> Expr:
-    args = tuple(scalar.cast(a, "float32") if a.dtype in HALF else a for a in e.args)
-    if e.dtype in HALF:
-        return scalar.cast(scalar.node(e.op, "float32", args, e.attr), e.dtype)
+def _widened(e: Expr) -> Expr:
+    args = tuple(scalar.cast(a, WIDE.get(a.dtype, a.dtype)) for a in e.args)
+    if e.dtype in WIDE:
+        return scalar.cast(scalar.node(e.op, WIDE[e.dtype], args, e.attr), e.dtype)
     return scalar.node(e.op, e.dtype, args, e.attr)
 
 
 @lru_cache(maxsize=4096)
 def is_derived(op: str, dtype: str) -> bool:
     """Whether `derived` can rewrite it."""
-    if op == "nextafter" or dtype in HALF:
+    if op == "nextafter" or dtype in WIDE:
         return True
     if dtype.startswith("complex"):
         return op in complex_arithmetic.DERIVED or op in ("integer_pow", "cast")
@@ -173,8 +178,8 @@ def derived(e: Expr) -> Expr:
     if e.op == "cast":
         return _cast(e.args[0], e.dtype)
     dtype = e.args[0].dtype
-    if dtype in HALF and e.op != "nextafter":
-        return _in_float32(e)
+    if dtype in WIDE and e.op != "nextafter":
+        return _widened(e)
     if dtype.startswith("complex") and e.op in complex_arithmetic.DERIVED:
         return complex_arithmetic.DERIVED[e.op](*e.args)
     if e.op == "integer_pow":

@@ -1,56 +1,119 @@
-"""The Numba backend: the Kernel IR of a portable target, printed as Python, compiled by numba.njit.
+"""The Numba backend: the Kernel IR of a portable target, printed as Python, compiled by Numba.
 
-It is the portable path, what a reader can step through, and the check of the other printer. A program
-that calls the host or a library runs as plain Python, iteration by iteration.
+It is the portable path, what a reader can step through, and the check of the other printer. Where Numba's
+own variable NUMBA_DISABLE_JIT is set, the printed source runs as plain Python.
 """
 
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from fnx.core import config, scalar
+from fnx.core import config, dtypes, policy, scalar
 from fnx.core.array import Array, ConcreteArray
-from fnx.core.backend import Memory
+from fnx.core.backend import Memory, donation
+from fnx.core.errors import FnxError
 from fnx.core.jaxpr import Jaxpr
 from fnx.core.threads.fork_safety import cached_property
-from fnx.lowering import pipeline, report
+from fnx.lowering import pipeline, report, reproducer
+from fnx.lowering.cpu.loader import donation as donated_calls
 from fnx.lowering.ir import printer, verifier
-from fnx.lowering.portable import PortableTarget
+from fnx.lowering.ir.kernel import Program
 
 from . import program_printer
+from .target import NumbaTarget
 
 
 class Compiled:
     """A jaxpr as a function that Numba compiled: called with a list of arrays, it gives a list."""
 
-    def __init__(self, jaxpr: Jaxpr):
-        self.jaxpr = jaxpr
+    def __init__(self, jaxpr: Jaxpr, donated: tuple[int, ...] = ()):
+        self.jaxpr, self.donated = jaxpr, donated
         self.seconds: dict[str, float] = {}
-        clock = time.perf_counter()
-        self.program, self.notes = pipeline.build(jaxpr, (), PortableTarget())
-        self.seconds["build"], clock = time.perf_counter() - clock, time.perf_counter()
+        self._replaced = donation(jaxpr, donated).replaced
+        self._types = [_spec(v.aval) for v in jaxpr.inputs], [_spec(v.aval) for v in jaxpr.outs]
+        self.program: Program | None = None
+        for stage in ("build", "emit", "load"):
+            start = time.perf_counter()
+            try:
+                with _deep_recursion():
+                    getattr(self, f"_{stage}")()
+            except (FnxError, MemoryError):
+                raise
+            except Exception as error:
+                raise reproducer.failed(stage, jaxpr, self.program, error) from error
+            self.seconds[stage] = time.perf_counter() - start
+        scalar.forget()
+
+    def _build(self) -> None:
+        self.program, self.notes = pipeline.build(self.jaxpr, self.donated, NumbaTarget())
         if config.check.value:
             verifier.check(self.program)
+
+    def _emit(self) -> None:
         self.printed = program_printer.emit(self.program)
-        scalar.forget()
-        self.seconds["emit"] = time.perf_counter() - clock
+
+    def _load(self) -> None:
+        from . import load
+
+        if load.jit_is_disabled():
+            self.executable = None
+            self._run: Callable = self._interpreted
+            return
+        self.executable = load.load(self.printed, self.program, *self._types)
+        self.executable.details = lambda: report.largest(self.program)
+        self._run = self.executable.fast
+
+    def _interpreted(self, leaves: Sequence[Any]) -> list[ConcreteArray]:
+        """The printed source as plain Python."""
+        aliases = self.program.aliases
+        given = [
+            np.require(getattr(x, "_value", x), d, "C")
+            for x, (_, d, _) in zip(leaves, self._types[0])
+        ]
+        avals = [a for k, a in enumerate(self._types[1]) if k not in aliases]
+        results = [np.empty(max(prod(shape), 1), dtype) for shape, dtype, _ in avals]
+        self.printed([*given, *results])
+        return [
+            ConcreteArray(x[: prod(shape)].reshape(shape), weak)
+            for x, (shape, _, weak) in zip(results, avals, strict=True)
+        ]
+
+    # --- calls
 
     @cached_property
-    def _function(self) -> Callable:
-        return self.printed.function()
+    def fast(self) -> Any:
+        """The quickest call: NotImplemented where the arguments do not fit exactly."""
+        aliases = self.program.aliases
+        if not aliases and not self._replaced:
+            return self._run
+        weak = [weak_type for *_, weak_type in self._types[1]]
+        return donated_calls.calling(self._run, aliases, self._replaced, self._moved, weak)
+
+    @property
+    def _moved(self) -> dict[int, int]:
+        """Results that are copied to the memory of small donated inputs, which no result aliases."""
+        (inputs, outs), aliases = self._types, self.program.aliases
+        return {
+            j: k
+            for k, j in self._replaced.items()
+            if j not in aliases and k not in aliases.values()
+            and inputs[k][:2] == outs[j][:2] and prod(inputs[k][0]) <= policy.SMALL
+        }  # fmt: skip
 
     def __call__(self, args: Sequence[Array]) -> list[Array]:
-        avals = self.jaxpr.out_avals
-        given = [program_printer.flat(x._value) for x in args]  # type: ignore[attr-defined]
-        results = [np.zeros(max(a.size, 1), a.dtype) for a in avals]
-        with np.errstate(all="ignore"):
-            self._function(*given, *map(program_printer.flat, results))
-        return [
-            ConcreteArray(x[: a.size].reshape(a.shape), a.weak_type)
-            for x, a in zip(results, avals, strict=True)
-        ]
+        outs = self.fast(args)
+        if outs is NotImplemented:
+            values = self.executable.fitting([x._value for x in args])
+            avals = self._types[0]
+            outs = self.fast([ConcreteArray(v, weak) for v, (*_, weak) in zip(values, avals)])
+        return outs
+
+    # --- texts
 
     def kernel_text(self) -> str:
         return printer.show(self.program)
@@ -65,14 +128,31 @@ class Compiled:
         return report.memory_analysis(self.program)
 
 
+def _spec(aval: Any) -> tuple:
+    return aval.shape, dtypes.NAME[aval.dtype], aval.weak_type
+
+
+@contextmanager
+def _deep_recursion() -> Iterator[None]:
+    """Long chains of fused equations are nested calls; Python's own frames need no C stack."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, 50_000))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
 class Backend:
     """Compiles jaxprs with Numba."""
 
     name = "numba"
     memory = Memory()
 
-    def compile(self, jaxpr: Jaxpr, donated: Any = (), simplified: Any = None) -> Compiled:
-        return Compiled(simplified() if simplified else jaxpr)
+    def compile(
+        self, jaxpr: Jaxpr, donated: Any = (), simplified: Callable[[], Jaxpr] | None = None
+    ) -> Compiled:
+        return Compiled(simplified() if simplified else jaxpr, tuple(donated))
 
 
 backend = Backend()

@@ -4,9 +4,9 @@
 emit_llvm: what people read and export, and a check of the first.
 """
 
+import linecache
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -25,54 +25,87 @@ from .expression_printer import Module, Printer, bare, stem_of
 class Printed:
     """Python source with one function `entry`, whose arguments are one-dimensional arrays.
 
-    float16 and bfloat16 arrays are passed as uint16. A program that calls libraries or the host runs
-    as plain Python only (`compiles` is False).
+    These are inputs, outputs, and what it works in (`buffers`), then `calls`, where it calls the host or is
+    polled: the poll, a counter, and what calls each of `hosts`. float16 and bfloat16 arrays are passed as
+    uint16. A program that calls libraries runs as plain Python only (`compiles` is False).
     """
 
     source: str
     entry: str
+    body: str
+    functions: dict[str, str]
+    imports: dict[str, set[str]]
+    buffers: list[Buffer]
+    hosts: list[kernel.CallHost]
+    calls: bool
     compiles: bool
-    callbacks: list[Any] = field(default_factory=list)
 
-    def function(self, jit: bool = True) -> Any:
-        """The Python function; compiled by Numba, or run by the interpreter if not `jit`."""
-        import numba
-
-        space: dict[str, Any] = {"callbacks": self.callbacks}
-        if not (jit and self.compiles):
-            space["jit"] = lambda f: f
-        else:
-            space["jit"] = numba.njit(error_model="numpy")
-        source = self.source.replace("jit = numba.njit(error_model='numpy')\n", "")
-        exec(compile(source, f"<{self.entry}>", "exec"), space)
+    def python(self) -> Any:
+        """The function as plain Python, in which a debugger steps through the source."""
+        space: dict[str, Any] = {}
+        file = f"<fnx {self.entry} {hash(self.source) & 0xFFFFFFFF:x}>"
+        linecache.cache[file] = (len(self.source), None, self.source.splitlines(True), file)
+        source = self.source.replace(_JIT, "jit = lambda f: f\n")
+        exec(compile(source, file, "exec"), space)
         return space[self.entry]
+
+    def __call__(self, arrays: Sequence[np.ndarray]) -> None:
+        """Run as plain Python on arguments: inputs and outputs, made flat."""
+        work = [
+            np.empty(max(b.size, 1), ns.STORED[b.dtype].removeprefix("np."))
+            for b in self.buffers[len(arrays) :]
+        ]
+        given = [*map(flat, arrays), *work]
+        if self.calls:
+            from . import runtime
+
+            given.append([None, None, *[runtime.calling(h) for h in self.hosts]])
+        with np.errstate(all="ignore"):
+            self.python()(*given)
+
+
+_JIT = "jit = numba.njit(error_model='numpy')\n"
 
 
 def emit(program: Program) -> Printed:
     """The source of a program."""
     module = Module()
     code = Code(module, _uses(program))
-    names = [code.buffer(b) for b in (*program.inputs, *program.outputs)]
-    for b in traversal.buffers(program.body):
-        if b.space != "argument":
+    buffers = [*program.inputs, *program.outputs]
+    work = [b for b in traversal.buffers(program.body) if b.space != "argument"]
+    buffers += [b for b in work if b.space == "global"]
+    names = [code.buffer(b) for b in buffers]
+    for b in work:
+        if b.space != "global":
             code.put(f"{code.buffer(b)} = np.empty({max(b.size, 1)}, {ns.STORED[b.dtype]})")
     code.statements(program.body)
+    calls = bool(module.runtime & {"host", "stop"})
+    if calls:
+        code.put("return 0")
     entry = "".join(c if c.isalnum() else "_" for c in program.name) or "program"
     if not entry[0].isalpha() or entry in module.functions:
         entry = "program_" + entry
-    body = ["@jit", f"def {entry}({', '.join(names)}):"]
-    body += [f'    """{note}"""' for note in program.notes[:1]]
-    body += code.lines or ["    pass"]
-    imports = ["import math\n", "import numba", "import numpy as np"]
-    if module.runtime:
-        imports.append(
-            f"from fnx.lowering.numba.runtime import {', '.join(sorted(module.runtime))}"
-        )
-    head = ["\n".join(imports), "\njit = numba.njit(error_model='numpy')\n"]
-    functions = ["@jit\n" + text for text in module.functions.values()]
-    source = "\n".join(head) + "\n\n" + "\n\n\n".join([*functions, "\n".join(body)]) + "\n"
-    compiles = not module.runtime & {"library", "host", "special"}
-    return Printed(source, entry, compiles, module.callbacks)
+    lines = ["@jit", f"def {entry}({', '.join([*names, 'calls'][: len(names) + calls])}):"]
+    lines += [f'    """{note}"""' for note in program.notes[:1]]
+    body = "\n".join(lines + (code.lines or ["    pass"])) + "\n"
+    helpers = module.functions.keys() & ns.HELPERS
+    imported = {
+        "operations": helpers | module.runtime & {"fma"},
+        "runtime": module.runtime - {"fma"},
+    }
+    functions = {n: f"@jit\n{text}\n" for n, text in module.functions.items() if n not in helpers}
+    head = ["import math\n", "import numba", "import numpy as np"]
+    head += [
+        f"from fnx.lowering.numba.{file} import {', '.join(sorted(names))}"
+        for file, names in imported.items()
+        if names
+    ]
+    top = "\n".join(head) + "\n\n" + _JIT
+    source = top + "\n\n" + "\n\n".join([*functions.values(), body])
+    compiles = not module.runtime & {"library", "special"}
+    return Printed(
+        source, entry, body, functions, imported, buffers, module.callbacks, calls, compiles
+    )
 
 
 def run(program: Program, arrays: Sequence[np.ndarray], jit: bool = True) -> list[np.ndarray]:
@@ -80,17 +113,25 @@ def run(program: Program, arrays: Sequence[np.ndarray], jit: bool = True) -> lis
     from fnx.core import dtypes
 
     printed = emit(program)
-    given = [flat(a) for a in arrays]
+    if jit and printed.compiles:
+        from . import load
+
+        specs = [
+            [((b.size,), dtypes.canonical(b.dtype)) for b in side]
+            for side in (program.inputs, program.outputs)
+        ]
+        return load.load(printed, program, *specs)(list(arrays))
     results = [np.zeros(b.size, dtypes.canonical(b.dtype)) for b in program.outputs]
-    with np.errstate(all="ignore"):
-        printed.function(jit)(*given, *map(flat, results))
+    printed([*arrays, *results])
     return results
 
 
 def flat(a: np.ndarray) -> np.ndarray:
-    """An array as a program takes it: one axis, 16-bit floats as their bits."""
+    """An array as a program takes it: one axis, floats of 16 bits and small numbers as their bits."""
+    from fnx.core import dtypes
+
     flat = np.ascontiguousarray(a).reshape(-1)
-    return flat.view(np.uint16) if flat.dtype.name in ("float16", "bfloat16") else flat
+    return flat.view(f"u{flat.itemsize}") if KIND[dtypes.NAME[flat.dtype]] in "hs" else flat
 
 
 def _uses(program: Program) -> Counter:
@@ -189,6 +230,7 @@ class Code(Printer):
             self.bind(s.index, index)
             self.bind_all(s.carries, names)
             start = len(self.lines)
+            self.poll(s)
             self.statements(s.body)
             self.set(names, s.yields)
             if len(self.lines) == start:
@@ -209,6 +251,7 @@ class Code(Printer):
             self.put(f"if not {cond}:")
             self.put("    break")
             with self.scope():
+                self.poll(s)
                 self.statements(s.body)
                 self.set(names, s.yields)
         self.depth -= 1
@@ -237,18 +280,20 @@ class Code(Printer):
         count = self.index(s.count)
         target, source = self.index(s.destination.index), self.index(s.source.index)
         to, of = self.buffer(s.destination.buffer), self.buffer(s.source.buffer)
-        self.put(f"{to}[{_range(target, count)}] = {of}[{_range(source, count)}]")
+        k = self.fresh("k")
+        self.put(f"for {k} in range({bare(count)}):")
+        self.put(f"    {to}[{_from(target, k)}] = {of}[{_from(source, k)}]")
         self.kill(s.destination.buffer)
 
     def transpose(self, s: kernel.Transpose) -> None:
         target, source = self.index(s.destination.index), self.index(s.source.index)
         to, of = self.buffer(s.destination.buffer), self.buffer(s.source.buffer)
         down, across = map(self.index, s.apart)
-        k, row, column = self.fresh("k"), self.fresh("t"), self.fresh("t")
+        k, j = self.fresh("k"), self.fresh("k")
         self.put(f"for {k} in range({s.rows}):")
-        self.put(f"    {row}, {column} = {target} + {k} * {down}, {source} + {k}")
-        last = f"{column} + {s.columns - 1} * {across} + 1"
-        self.put(f"    {to}[{row} : {row} + {s.columns}] = {of}[{column} : {last} : {across}]")
+        self.put(f"    for {j} in range({s.columns}):")
+        places = f"{target} + {k} * {down} + {j}", f"{source} + {j} * {across} + {k}"
+        self.put(f"        {to}[{places[0]}] = {of}[{places[1]}]")
         self.kill(s.destination.buffer)
 
     def fill(self, s: kernel.Fill) -> None:
@@ -259,7 +304,9 @@ class Code(Printer):
         )
         if KIND[s.destination.buffer.dtype] == "h":
             value = ns.to_bits(self, value, s.destination.buffer.dtype)
-        self.put(f"{self.buffer(s.destination.buffer)}[{_range(first, count)}] = {bare(value)}")
+        k = self.fresh("k")
+        self.put(f"for {k} in range({bare(count)}):")
+        self.put(f"    {self.buffer(s.destination.buffer)}[{_from(first, k)}] = {bare(value)}")
         self.kill(s.destination.buffer)
 
     def library(self, s: kernel.CallLibrary) -> None:
@@ -285,19 +332,25 @@ class Code(Printer):
 
     def host(self, s: kernel.CallHost) -> None:
         self.module.runtime.add("host")
-        self.module.callbacks.append(s.callback)
-        sides = [
-            ", ".join(
-                f"({self.buffer(r.buffer)}, {bare(self.index(r.index))}, {shape}, {dtype!r})"
-                for r, shape, dtype in side
-            )
-            for side in (s.inputs, s.outputs)
-        ]
-        k = len(self.module.callbacks) - 1
+        self.module.callbacks.append(s)
+        places = ", ".join(
+            [
+                f"{self.buffer(r.buffer)}, {bare(self.index(r.index))}"
+                for r, *_ in (*s.inputs, *s.outputs)
+            ]
+        )
         comment = f"  # {s.name}" if s.name else ""
-        self.put(f"host(callbacks[{k}], [{sides[0]}], [{sides[1]}]){comment}")
+        self.put(f"if host(calls[{len(self.module.callbacks) + 1}], ({places})):{comment}")
+        self.put("    return 2")
         for r, _, _ in s.outputs:
             self.kill(r.buffer)
+
+    def poll(self, s: kernel.Loop | kernel.While) -> None:
+        """Ask in a loop that may run for long whether to stop."""
+        if s.polled:
+            self.module.runtime.add("stop")
+            self.put(f"if stop(calls, {max(traversal.work(s.body), 1)}):")
+            self.put("    return 1")
 
     def nest(self, s: kernel.Nest) -> None:
         self.put(f"# {s.name}" + (f": {s.note}" if s.note else ""))
@@ -308,10 +361,8 @@ class Code(Printer):
         self.bind_all(s.results, found)
 
 
-def _range(first: str, count: str) -> str:
-    if first in ("0", "np.int64(0)"):
-        return f":{bare(count)}"
-    return f"{bare(first)} : {first} + {count}"
+def _from(first: str, k: str) -> str:
+    return k if first in ("0", "np.int64(0)") else f"{first} + {k}"
 
 
 _PRINT: dict[type, Any] = {

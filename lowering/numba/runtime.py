@@ -1,54 +1,11 @@
-"""What printed Numba programs import: a fused multiply-add, and calls of native routines."""
+"""What printed Numba programs import: calls of the host, of native routines, and whether to stop."""
 
 import ctypes
 import math
-from fractions import Fraction
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import types
-from numba.extending import intrinsic, overload
-
-
-def fma(a: Any, b: Any, c: Any) -> Any:
-    """a * b + c, rounded once; exact fractions outside of compiled code."""
-    if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)):
-        return a * b + c
-    exact = Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))
-    if not exact:
-        return a * b + c  # for the sign of the zero
-    return _nearest(exact, type(a))
-
-
-def _nearest(exact: Fraction, kind: type) -> Any:
-    """A fraction, rounded to a float type once."""
-    try:
-        wide = float(exact)
-    except OverflowError:
-        return kind(math.copysign(math.inf, exact))
-    if kind is not np.float32:
-        return kind(wide)
-    # to odd in double precision, so that the second rounding is right
-    if wide != exact and np.float64(wide).view(np.int64) % 2 == 0:
-        up = exact > Fraction(wide)
-        wide = math.nextafter(wide, math.inf if up else -math.inf)
-    return np.float32(wide)
-
-
-@intrinsic
-def _fused(typingctx, a, b, c):  # type: ignore[no-untyped-def]
-    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        return builder.fma(*args)
-
-    return a(a, a, a), codegen
-
-
-@overload(fma)
-def _fma(a, b, c):  # type: ignore[no-untyped-def]
-    if isinstance(a, types.Float) and a == b == c:
-        return lambda a, b, c: _fused(a, b, c)  # noqa: PLW0108 (Numba wants a Python function)
-    return None
-
 
 _C_TYPES = {
     "bool": ctypes.c_bool,
@@ -95,16 +52,34 @@ def special(name: str, part: int, *args: Any) -> Any:
     return found[part] if isinstance(found, tuple) else found
 
 
-def host(callback: Any, inputs: list, outputs: list) -> None:
-    """Call Python with copies of its inputs; entries are (array, index, shape, dtype name)."""
+def calling(call: Any) -> Callable:
+    """What plain Python calls for a `kernel.CallHost`: with array and index of inputs, then outputs."""
     from fnx.core import dtypes
 
-    def view(array: np.ndarray, index: int, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    def view(place: tuple[np.ndarray, int], like: tuple) -> np.ndarray:
+        (array, index), (_, shape, dtype) = place, like
         part = array[index : index + math.prod(shape)]
         return part.view(dtypes.canonical(dtype)).reshape(shape)
 
-    results = callback(*[view(*x).copy() for x in inputs])
-    if not isinstance(results, tuple | list):
-        results = (results,)
-    for place, value in zip(outputs, results, strict=True):
-        view(*place)[...] = np.asarray(value)
+    def run(places: tuple) -> None:
+        pairs = zip(places[::2], places[1::2], strict=True)
+        views = [view(*x) for x in zip(pairs, (*call.inputs, *call.outputs), strict=True)]
+        count = len(call.inputs)
+        results = call.callback(*[x.copy() for x in views[:count]])
+        if not isinstance(results, tuple | list):
+            results = () if results is None and not call.outputs else (results,)
+        for x, value in zip(views[count:], results, strict=True):
+            x[...] = np.asarray(value)
+
+    return run
+
+
+def host(call: Any, places: tuple) -> bool:
+    """Call Python; whether an exception ends the program, which plain Python raises at once."""
+    call(places)
+    return False
+
+
+def stop(calls: Any, work: int) -> bool:
+    """Whether Python has a signal that ends the program; plain Python sees to it by itself."""
+    return False

@@ -9,13 +9,14 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from fnx.core.scalar import Expr
-from fnx.lowering.ir.number_formats import BYTES, KIND, PART, rounded, wrapped
+from fnx.lowering.ir.number_formats import BYTES, KIND, PART, byte, rounded, wrapped
 from fnx.lowering.math import expand
 
 from .emitter import Emitter
 
 NUMPY = {d: f"np.{d}" for d in KIND} | {"bool": "np.bool_"}
 NUMPY |= {"float16": "np.float32", "bfloat16": "np.float32"}  # as they are computed
+NUMPY |= {d: "np.uint8" for d, kind in KIND.items() if kind == "s"}
 STORED = NUMPY | {"float16": "np.uint16", "bfloat16": "np.uint16"}  # as they lie in memory
 _PLAIN = ("int64", "float64", "bool")  # dtypes of Python's own numbers
 
@@ -100,6 +101,15 @@ def D_from_float(x):
 }
 
 
+_OF_KIND = {"max": "f", "min": "f"}
+HELPERS = {
+    f"{d}_from_float" if name == "from_float" else f"{name}_{d}": (name, d)
+    for name in _HELPERS
+    for d, kind in KIND.items()
+    if kind in _OF_KIND.get(name, "iu")
+}  # the names of all of them
+
+
 def helper(printer: Emitter, name: str, dtype: str) -> str:
     """The name of a helper function for a dtype; its text is printed once."""
     full = f"{dtype}_from_float" if name == "from_float" else f"{name}_{dtype}"
@@ -130,7 +140,7 @@ def helper(printer: Emitter, name: str, dtype: str) -> str:
 
 
 def _float(value: float) -> str:
-    if value != value:
+    if math.isnan(value):
         return "np.nan"
     if math.isinf(value):
         return "np.inf" if value > 0 else "-np.inf"
@@ -144,7 +154,9 @@ def number(e: Expr, bare: bool) -> str:
         return f"{NUMPY[dtype]}(complex({_float(value[0])}, {_float(value[1])}))"
     if dtype == "bool":
         return str(bool(value)) if bare else f"np.bool_({bool(value)})"
-    if "float" in dtype:
+    if KIND[dtype] == "s":
+        text = str(byte(value, dtype))
+    elif "float" in dtype:
         text = _float(float(rounded(value, dtype)))
     else:
         value = wrapped(value, dtype)
@@ -330,7 +342,8 @@ def _bitcast(p: Emitter, e: Expr) -> str:
         return f"({x} != 0)"
     if source == "bool":
         return f"{NUMPY[target]}({x})"
-    return x if source == target else f"{NUMPY[source]}({x}).view({NUMPY[target]})"
+    same = NUMPY[source] == NUMPY[target]
+    return x if same else f"{NUMPY[source]}({x}).view({NUMPY[target]})"
 
 
 def _load(p: Emitter, e: Expr) -> str:
@@ -381,7 +394,7 @@ _FORMS: dict[str, dict[str, Form]] = {
     "conj": {"c": _conj},
     **{op: {"biufh": _compare, "c": _compare} for op in ("eq", "ne")},
     **{op: {"biufh": _compare} for op in ("lt", "le", "gt", "ge")},
-    "bitcast": {"biufh": _bitcast},
+    "bitcast": {"biufhs": _bitcast},
     "cast": {"biufh": _cast},
 }
 
@@ -395,7 +408,7 @@ def form(op: str, dtype: str, result: str) -> Form:
         return _select
     if op == "special":
         return _special
-    if op == "cast" and (dtype in PART or result in PART):
+    if op == "cast" and (dtype in PART or result in PART or "s" in (KIND[dtype], KIND[result])):
         return _derived
     if op == "cast" and KIND[result] == "h" and dtype != "float32" and KIND[dtype] not in "bh":
         return _derived

@@ -50,7 +50,7 @@ def _block(builder: Statements, body: list[Stmt]) -> None:
 
 def _in_strips(builder: Statements, body: list[Stmt], k: int) -> tuple[int, int, list[Stmt]] | None:
     """The sweep at `k` and what is around it, strip by strip: from where to where, and by what."""
-    for axes in _candidates(builder, body, k):
+    for axes in candidates(builder, body, k):
         columns = IndependentColumns(builder, axes)
         if not columns.join(body[k]):
             continue
@@ -68,7 +68,7 @@ def _in_strips(builder: Statements, body: list[Stmt], k: int) -> tuple[int, int,
 # --- what could be columns -----------------------------------------------------------------------
 
 
-def _candidates(builder: Statements, body: list[Stmt], k: int) -> list[tuple[int, ...]]:
+def candidates(builder: Statements, body: list[Stmt], k: int) -> list[tuple[int, ...]]:
     """Axes of columns that all nests of a sweep may have, the most columns first."""
     mine = [extents(loops) for loops in _chains(builder, [body[k]])]
     if not mine or not all(mine):
@@ -116,7 +116,7 @@ def _strips(
     builder: Statements, columns: IndependentColumns, stmts: list[Stmt]
 ) -> list[Stmt] | None:
     """The statements strip by strip, if that is worth while."""
-    outer, variables = _outside(builder.block, stmts)
+    outer, variables = outside(builder.block, stmts)
     if any(v in variables for s in stmts for v in traversal.defined(s)):
         return None
     private = [b for b in columns.strides if b.space == "global" and b not in outer]
@@ -144,14 +144,14 @@ def made(
 
     `private` are arrays that they alone touch.
     """
-    parts = _in_parts(builder, columns, stmts, private, width)
+    parts = in_parts(builder, columns, stmts, private, width)
     n = columns.axes[-1]
     once = traversal.work(parts[0].body) // (columns.count // n * (n // width))
     if once > policy.STRIP_WORK:  # narrower ones, then
         width = policy.STRIP_WORK * width // once
         if width < columns.least:
             return None
-        parts = _in_parts(builder, columns, stmts, private, width)
+        parts = in_parts(builder, columns, stmts, private, width)
     nests = [s for s in traversal.statements(stmts) if isinstance(s, Nest)]
     gone = {f"kernel {s.name}: {s.note}" for s in nests}
     builder.notes = [x for x in builder.notes if x not in gone]
@@ -160,7 +160,7 @@ def made(
     return _with_questions(parts, Progress(sites[0].counting("strip")) if sites else None)
 
 
-def _in_parts(
+def in_parts(
     builder: Statements,
     columns: IndependentColumns,
     stmts: list[Stmt],
@@ -175,7 +175,7 @@ def _in_parts(
     return [_Strip(builder, columns, part, private).nest(stmts) for part in parts]
 
 
-def _outside(block: list[Stmt], stmts: list[Stmt]) -> tuple[set[Buffer], set[Expr]]:
+def outside(block: list[Stmt], stmts: list[Stmt]) -> tuple[set[Buffer], set[Expr]]:
     """The buffers and variables that the rest of the program uses."""
     mine = set(stmts)
 
@@ -391,4 +391,4 @@ def _with_questions(nests: list[Nest], shown: Progress | None) -> list[Stmt]:
     return found
 
 
-__all__ = ["made", "steps_of_strips"]
+__all__ = ["candidates", "in_parts", "made", "outside", "steps_of_strips"]

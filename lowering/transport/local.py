@@ -6,7 +6,7 @@ slots, and all meet again before a slot may change: a bulk-synchronous superstep
 Input: arrays of one shape and dtype, one from each member.
 Output: each member's result, a new array.
 Legal when: each member runs in a thread of its own, and all make the same exchanges in the same order.
-A member that raises ends the others at once; one that returns early is missed when their time is over.
+A member that raises, or returns while others wait for it, ends the others at once.
 Costs: two barriers an exchange; a reduction is computed by every member.
 """
 
@@ -23,13 +23,43 @@ from fnx.core.transport import Groups, TransportError, use
 _OPS = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
+class _Meeting:
+    """A barrier whom those who were let go do not see broken: others may end the axis meanwhile."""
+
+    def __init__(self, size: int):
+        self.size, self.here, self.round, self.broken = size, 0, 0, False
+        self.changed = threading.Condition()
+
+    def wait(self, timeout: float) -> bool:
+        """Whether all came."""
+        with self.changed:
+            if self.broken:
+                return False
+            mine, self.here = self.round, self.here + 1
+            if self.here == self.size:
+                self.here, self.round = 0, mine + 1
+                self.changed.notify_all()
+            else:
+                self.changed.wait_for(lambda: self.broken or self.round != mine, timeout)
+            if self.round == mine:
+                self.broken = True
+                self.changed.notify_all()
+            return self.round != mine
+
+    def abort(self) -> None:
+        with self.changed:
+            self.broken = True
+            self.changed.notify_all()
+
+
 class _Shared:
     """What the members of one axis, or of one group of it, have in common."""
 
-    def __init__(self, size: int, timeout: float, above: "_Shared | None" = None):
-        self.timeout = timeout
-        self.slots: list[Any] = [None] * size
-        self.meeting = threading.Barrier(size)
+    def __init__(self, ranks: Sequence[int], timeout: float, above: "_Shared | None" = None):
+        self.timeout, self.ranks = timeout, ranks
+        self.slots: list[Any] = [None] * len(ranks)
+        self.meeting = _Meeting(len(ranks))
+        self.left: list[int] = [] if above is None else above.left
         self.groups: dict[Groups, list[_Shared]] = {}
         # The whole axis fails together: its groups have this in common.
         self.failures: list[BaseException] = [] if above is None else above.failures
@@ -37,14 +67,17 @@ class _Shared:
 
     def meet(self, what: str) -> None:
         """Wait for all members; TransportError if one failed or does not come."""
-        try:
-            self.meeting.wait(self.timeout)
-        except threading.BrokenBarrierError:
-            with self.lock:
-                cause = self.failures[0] if self.failures else None
-            late = f"a member did not come within {self.timeout:g} s"
-            why = late if cause is None else f"another member failed: {cause!r}"
-            raise TransportError(f"{what} between {len(self.slots)} threads: {why}") from cause
+        if self.meeting.wait(self.timeout):
+            return
+        with self.lock:
+            cause = self.failures[0] if self.failures else None
+            gone = [k for k in self.left if k in self.ranks]
+        why = f"a member did not come within {self.timeout:g} s"
+        if cause is not None:
+            why = f"another member failed: {cause!r}"
+        elif gone:
+            why = f"member {gone[0]} has ended its program without coming there"
+        raise TransportError(f"{what} between {len(self.slots)} threads: {why}") from cause
 
     def abort(self, error: BaseException | None = None) -> None:
         """Let all who wait, and who will, fail."""
@@ -56,13 +89,24 @@ class _Shared:
                 one.meeting.abort()
                 everyone += [s for some in one.groups.values() for s in some]
 
+    def leave(self, rank: int) -> None:
+        """Let those fail who wait for a member that has ended, or will."""
+        with self.lock:
+            self.left.append(rank)
+            everyone = [self]
+            for one in everyone:
+                if rank in one.ranks:
+                    one.meeting.abort()
+                everyone += [s for some in one.groups.values() for s in some]
+
     def split(self, groups: Groups) -> list["_Shared"]:
         """What the members of each group have in common."""
         with self.lock:
             if groups not in self.groups:
-                self.groups[groups] = [_Shared(len(g), self.timeout, self) for g in groups]
-                if self.meeting.broken:
-                    for one in self.groups[groups]:
+                ranks = [[self.ranks[k] for k in g] for g in groups]
+                self.groups[groups] = [_Shared(r, self.timeout, self) for r in ranks]
+                for one in self.groups[groups]:
+                    if self.failures or not set(self.left).isdisjoint(one.ranks):
                         one.meeting.abort()
             return self.groups[groups]
 
@@ -134,13 +178,14 @@ class Local:
 
         The transport is in force under the name. If members fail, the first one's error is raised.
         """
-        shared = _Shared(self.size, self.timeout)
+        shared = _Shared(range(self.size), self.timeout)
         results: list[Any] = [None] * self.size
 
         def member(rank: int) -> None:
             try:
                 with use({name: Member(shared, rank)}):
                     results[rank] = program(*[a[rank] for a in args])
+                shared.leave(rank)
             except BaseException as error:
                 shared.abort(error)
 

@@ -88,3 +88,20 @@ time.sleep(0.1)
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+
+
+def test_exit_functions_that_a_program_calls_itself_leave_it_whole():
+    run = """
+import atexit, sys, threading
+import fnx, fnx.numpy as jnp
+stop = threading.Event()
+thread = threading.Thread(target=stop.wait)
+thread.start()
+before = sys.getswitchinterval()
+atexit._run_exitfuncs()
+assert fnx.tree_util.tree_leaves((1, {"a": 2})) == [1, 2]
+assert fnx.jit(lambda t: t["a"] + 1)({"a": 2}) == 3
+assert sys.getswitchinterval() == before
+stop.set()
+"""
+    subprocess.run([sys.executable, "-c", run], check=True, timeout=100)

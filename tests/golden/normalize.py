@@ -12,9 +12,8 @@ def rsqrt_float32(x):
 
 
 @jit
-def normalize(x, y):
+def normalize(x, y, centred):
     """3 kernels"""
-    centred = np.empty(50, np.float32)
     # mean
     total0 = np.float32(0.0)
     for i1 in range(50):  # reassociate

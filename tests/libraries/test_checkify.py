@@ -216,3 +216,8 @@ def test_messages_show_pytrees():
     assert error.get() == "-1.5 or -1.5 (`check` failed)"
     with pytest.raises(CheckError, match="or -1"):
         f({"a": -1.5})
+
+
+def test_messages_show_arrays_as_programs_see_them():
+    with pytest.raises(ValueError, match=r"\{'a': Array\(2, dtype=int64\)\}"):
+        checkify.check(False, "{tree}", tree={"a": jnp.array(2)})

@@ -36,7 +36,8 @@ lowering/routines       : core lowering/ir lowering/transform lowering/planning 
 lowering                : core lowering/ir lowering/transform lowering/planning lowering/generate
                           lowering/routines
 lowering/numba          : core lowering lowering/ir lowering/math lowering/transform
-                          lowering/planning lowering/generate lowering/routines lowering/cpu/loader
+                          lowering/planning lowering/generate lowering/routines lowering/cpu/jit
+                          lowering/cpu/loader
 lowering/cpu/processor  : core
 lowering/cpu/llvm       : core lowering/ir lowering/math lowering/cpu/processor
 lowering/cpu/jit        : core lowering/cpu/processor lowering/cpu/llvm
@@ -52,6 +53,9 @@ lowering/cpu/routines   : core lowering/ir lowering/transform lowering/planning 
                           lowering/cpu/processor lowering/cpu/llvm lowering/cpu/jit
                           lowering/cpu/runtime lowering/cpu/kernels lowering/cpu/loader
                           lowering/cpu/schedule
+lowering/cuda           : core lowering lowering/ir lowering/math lowering/transform
+                          lowering/planning lowering/generate lowering/routines lowering/numba
+                          lowering/cpu/jit
 lowering/cpu            : core lowering lowering/ir lowering/math lowering/transform
                           lowering/planning lowering/generate lowering/routines lowering/numba
                           lowering/cpu/processor lowering/cpu/llvm
@@ -93,11 +97,12 @@ experimental/sparse     : SURFACE process transforms control_flow
 experimental            : SURFACE process transforms control_flow experimental/sparse
 extend/core             : SURFACE process transforms control_flow
 extend                  : SURFACE process transforms control_flow extend/core
+distributed             : SURFACE lowering lowering/ process
 export                  : SURFACE lowering lowering/ process transforms control_flow
 faces                   : SURFACE lowering lowering/ process transforms control_flow extend image
                           observe
 face                    : SURFACE lowering lowering/ process transforms control_flow export faces observe
-                          experimental
+                          distributed experimental
 jax                     : core face
 jax/src                 : jax SURFACE lowering lowering/ process transforms control_flow experimental
                           extend extend/core face faces

@@ -5,6 +5,7 @@ import pytest
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
+from fnx.scipy.special import ndtr
 
 WEAK, STRONG = 1.5, jnp.float64(1.5)
 ROW = jnp.arange(3.0)
@@ -60,6 +61,34 @@ def twice(x):
     return x * 2.0
 
 
+def same(x):
+    return x
+
+
+def cube(x):
+    return x**3
+
+
+def tangent(f):
+    return lambda x: fnx.jvp(f, (x,), (x,))
+
+
+def pushed_too(f):
+    def g(x):
+        out, push = fnx.linearize(f, x)
+        return out, push(x)
+
+    return g
+
+
+def pulled_too(f):
+    def g(x):
+        out, pull = fnx.vjp(f, x)
+        return out, pull(out)
+
+    return g
+
+
 # A function, its argument, and which of its results are weak.
 CASES = [
     (sums, weak_row(), (False,)),
@@ -99,6 +128,51 @@ CASES = [
     (lambda x: fnx.linearize(twice, x)[1](1.0), STRONG, (False,)),
     (lambda x: fnx.linear_transpose(lambda x: -x, x)(1.0), STRONG, (True,)),
     (lambda x: fnx.linear_transpose(lambda x: x + x, x)(1.0), STRONG, (True,)),
+    # Numbers in derivatives are weak beside scalars, strong beside arrays; a power's are strong.
+    *[
+        (transformed(f), x, (True, weak))
+        for transformed in (tangent, pushed_too, pulled_too)
+        for f in (jnp.sqrt, jnp.square, jnp.tan, jnp.arcsin, jnp.cbrt, jnp.exp2, lax.erf, cube)
+        for x, weak in ((WEAK, True), (weak_row(), False))
+    ],
+    *[
+        (transformed(f), x, (True, False))
+        for transformed in (tangent, pushed_too, pulled_too)
+        for f in (lambda x: x**1.5, lambda x: jnp.power(x, weak_row()))
+        for x in (WEAK, weak_row())
+    ],
+    (tangent(lambda x: 2.0**x), WEAK, (True, False)),
+    (fnx.grad(lambda x: 2.0**x), WEAK, (True,)),
+    # A weak value beside a strong one is made strong first, and so is its tangent.
+    *[
+        (transformed(f), WEAK, (False, weak))
+        for transformed, weak in ((tangent, False), (pushed_too, False), (pulled_too, True))
+        for f in (
+            lambda x: x + STRONG,
+            lambda x: ROW - x,
+            lambda x: jnp.dot(x, ROW),
+            lambda x: jnp.fmod(x, STRONG),
+        )
+    ],
+    *[(fnx.jacfwd(f), x, (True,)) for f in (same, jnp.sqrt) for x in (WEAK, weak_row())],
+    *[(fnx.jacrev(f), x, (True,)) for f in (same, jnp.sin) for x in (WEAK, weak_row())],
+    (fnx.jacfwd(lambda x: x + STRONG), WEAK, (False,)),
+    # Updates of weak arrays by weak values.
+    *[
+        (pulled_too(lambda x, kind=kind: getattr(x.at[0], kind)(2.0)), weak_row(), (True, True))
+        for kind in ("set", "multiply", "min", "max", "add")
+    ],
+    *[
+        (tangent(lambda x, kind=kind: getattr(weak_row().at[0], kind)(x)), WEAK, (True, True))
+        for kind in ("set", "min", "max", "add")
+    ],
+    # Functions whose formulas have constants, and logarithms to a base.
+    *[(f, WEAK, (True,)) for f in (jnp.deg2rad, jnp.sinc, lambda x: jnp.hypot(x, 1.0))],
+    *[(f, weak_row(), (False,)) for f in (jnp.deg2rad, jnp.sinc, lambda x: jnp.hypot(x, 1.0))],
+    *[(f, WEAK, (False,)) for f in (jnp.log2, jnp.log10, fnx.nn.gelu, ndtr)],
+    (jnp.imag, weak_row(), (True,)),
+    (lambda x: lax.convert_element_type(x, float), WEAK, (False,)),
+    (tangent(jnp.sort), weak_row(), (True, True)),
     # What goes into a strong array is made strong first, and its cotangent weak again.
     (pulled(ROW.at[0].set), WEAK, (True,)),
     (pulled(ROW.at[0].add), WEAK, (True,)),

@@ -6,11 +6,12 @@ before Python gets that far, threads that are inside fnx are told to end, and wa
 """
 
 import atexit
+import contextlib
 import ctypes
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -26,9 +27,35 @@ def is_exiting() -> bool:
     return _state["exiting"]
 
 
+def _process_ends() -> bool:
+    """Whether exit functions run because the process ends, and not because a program called them."""
+    return not threading.main_thread().is_alive()
+
+
+@contextlib.contextmanager
+def at_the_end_only() -> Iterator[None]:
+    """What is registered as an exit function here runs only where the process ends.
+
+    Programs may call all exit functions (tests of their own do), and go on.
+    """
+    register = atexit.register
+
+    def guarded(function: Callable, *args: Any, **kwargs: Any) -> Callable:
+        register(lambda: function(*args, **kwargs) if _process_ends() else None)
+        return function
+
+    atexit.register = guarded  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        atexit.register = register
+
+
 def end_threads() -> None:
     """Raise SystemExit, which threads do not report, in those that are inside fnx, until none is."""
     if not hasattr(sys, "_current_frames") or threading.active_count() == 1:
+        return
+    if not _process_ends():
         return
     _state["exiting"] = True
     for told in watchers:

@@ -122,7 +122,7 @@ def _fitting(x: Any, dtype: np.dtype) -> Any:
     if isinstance(x, complex) and not dtypes.is_complex(dtype) and dtype != dtypes.bool_:
         raise TypeMismatch(f"the complex number {x} has no value of dtype {dtype}")
     if type(x) is int and dtypes.is_integer(dtype):
-        info = np.iinfo(dtype)
+        info = dtypes.iinfo(dtype)
         if not info.min <= x <= info.max:
             raise OverflowError(f"Python integer {x} is out of bounds for {dtype}")
     if type(x) is float and dtypes.is_integer(dtype):

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from ml_dtypes import bfloat16
 
-from fnx.core.dtypes import canonical, float0
+from fnx.core.dtypes import bits, canonical, float0
 from fnx.core.errors import InvalidValue, TypePromotionError
 from fnx.numpy.arrays.scalar_types import (
     extended,
@@ -36,7 +36,7 @@ def itemsize_bits(dtype: Any) -> int:
     """
     if dtype is None:
         raise InvalidValue("itemsize_bits of None; expected a dtype")
-    return 8 * canonical(dtype).itemsize
+    return bits(canonical(dtype))
 
 
 def scalar_type_of(x: Any) -> type:

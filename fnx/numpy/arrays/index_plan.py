@@ -195,6 +195,6 @@ def wrap(i: Array, n: int) -> Array:
     """Indices with negative ones counted from the end."""
     if dtypes.kind(i.dtype) == "u":
         return i
-    if n > np.iinfo(i.dtype).max:
+    if n > dtypes.iinfo(i.dtype).max:
         i = ConvertElementType(INT)(i)
     return select(ops.lt(i, scalar(0, i.dtype)), ops.add(i, scalar(n, i.dtype)), i)

@@ -92,7 +92,7 @@ def finfo(dtype: Any) -> Any:
     """
     found = _to_numpy(dtype)
     found = dtypes.canonical(found if not isinstance(found, Array) else found.dtype)
-    return ml_dtypes.finfo(found) if found == dtypes.bfloat16 else np.finfo(found)
+    return dtypes.finfo(found)
 
 
 def iinfo(int_type: Any) -> Any:
@@ -101,7 +101,7 @@ def iinfo(int_type: Any) -> Any:
     >>> jnp.iinfo(jnp.int8).min, jnp.iinfo(jnp.int8).max
     (-128, 127)
     """
-    return np.iinfo(dtypes.canonical(_to_numpy(int_type)))
+    return dtypes.iinfo(dtypes.canonical(_to_numpy(int_type)))
 
 
 ComplexWarning = np.exceptions.ComplexWarning
@@ -123,6 +123,9 @@ class prng_key(extended):
     """
 
 
+_ABSTRACT = {"i": signedinteger, "u": unsignedinteger, "f": floating}
+
+
 def issubdtype(arg1: Any, arg2: Any) -> bool:  # type: ignore[valid-type]
     """Whether a dtype is of a kind: issubdtype(float32, floating); random keys are a `prng_key`.
 
@@ -138,9 +141,10 @@ def issubdtype(arg1: Any, arg2: Any) -> bool:  # type: ignore[valid-type]
         a = a.dtype
     if not isinstance(a, type) or not issubclass(a, np.generic):
         a = np.dtype(a)
-    if a == dtypes.bfloat16:
-        if isinstance(b, type) and issubclass(b, np.generic) and b is not ml_dtypes.bfloat16:
-            return issubclass(np.floating, b)
+    if dtypes.NAME.get(a) in dtypes.FOREIGN:
+        abstract = _ABSTRACT[dtypes.kind(a)]
+        if isinstance(b, type) and b.__module__ == "numpy":
+            return issubclass(abstract, b)
         return np.dtype(b) == a
     return np.issubdtype(a, b)
 

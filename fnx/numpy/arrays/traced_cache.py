@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fnx.core import config
+from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray, as_array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import FnxError
@@ -125,6 +125,8 @@ def _program(f: Callable, key: tuple, args: tuple, kwargs: dict) -> "Program | s
     jaxpr, consts = trace(flat, avals, what=f.__name__)
     if not all([type(c) is ConcreteArray for c in consts]):
         return "none"
+    if any([v.aval.dtype in dtypes.SMALL for e in jaxpr.eqns for v in (*e.inputs, *e.outs)]):
+        return "none"  # these are not computed by `impl` alone
     return Program(jaxpr, consts, structure[0])
 
 

@@ -84,7 +84,7 @@ def transformation(name: str) -> Callable:
 @lru_cache(maxsize=4096)
 def _constant(value: Any, dtype: np.dtype, weak: bool) -> ConcreteArray:
     if type(value) is int and not -(1 << 63) <= value < 1 << 63 and dtype.kind in "iu":
-        info = np.iinfo(dtype)
+        info = dtypes.iinfo(dtype)
         if not info.min <= value <= info.max:
             raise OverflowError(f"Python integer {value} does not fit in {dtype}")
     with np.errstate(all="ignore"):
@@ -114,6 +114,20 @@ def convert(x: Any, dtype: np.dtype, weak: bool = False) -> Array:
     if x.dtype == dtype:
         return x
     return ConvertElementType(dtype, weak)(x)
+
+
+def strong(x: Array) -> Array:
+    """The same without a weak type."""
+    if not x.weak_type:
+        return x
+    if type(x) is ConcreteArray:
+        return x.with_weak_type(False)
+    return ConvertElementType(x.dtype)(x)
+
+
+def beside_constants(x: Array) -> Array:
+    """The result of a formula with constants: those beside arrays are not weak in JAX."""
+    return strong(x) if x.weak_type and x.shape else x
 
 
 _FLOATS = frozenset(d for d in dtypes.ALL if dtypes.is_inexact(d))

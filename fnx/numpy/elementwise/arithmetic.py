@@ -62,7 +62,7 @@ def one(x: Array) -> ConcreteArray:
 
 def times(x: Array, value: Any) -> Array:
     """x times a number."""
-    return ops.mul(x, constant(value, x.dtype))
+    return ops.mul(x, constant(value, x.dtype, not x.shape))
 
 
 def truth(x: Any, name: str = "function") -> Array:
@@ -345,7 +345,11 @@ def imag(val, /):
     Array([2., 3.], dtype=float64)
     """
     x = to_array(val, "imag")
-    return ops.imag(x) if dtypes.is_complex(x.dtype) else full(x.shape, 0, x.dtype)
+    return (
+        ops.imag(x)
+        if dtypes.is_complex(x.dtype)
+        else full(x.shape, zero(x) if x.weak_type else 0, x.dtype)
+    )
 
 
 def conjugate(x, /):

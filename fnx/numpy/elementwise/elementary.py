@@ -11,6 +11,7 @@ from fnx.core.array import Array, ConcreteArray
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.numpy.arrays.traced_cache import replayed
 from fnx.numpy.arrays.util import (
+    beside_constants,
     constant,
     convert,
     fit,
@@ -20,6 +21,7 @@ from fnx.numpy.arrays.util import (
     promote_inexact,
     select,
     shown,
+    strong,
     to_array,
     to_arrays,
     ufunc_operands,
@@ -115,7 +117,7 @@ def log10(x, /):
 def _log_of_base(x: Array, of_real: Callable, base: int) -> Array:
     """Of a complex value both parts: complex division would make NaN of what is infinite."""
     if not dtypes.is_complex(x.dtype):
-        return of_real(x)
+        return strong(of_real(x))  # as JAX's, which divides by a constant
     x, octave = ops.log(x), constant(math.log(base), dtypes.real_of(x.dtype))
     return ops.complex_(ops.div(ops.real(x), octave), ops.div(ops.imag(x), octave))
 
@@ -180,7 +182,7 @@ def hypot(x1, x2, /):
     out = ops.mul(big, ops.sqrt(ops.add(ops.square(ratio), one(big))))
     infinite = constant(math.inf, big.dtype)
     either = ops.or_(ops.eq(x, infinite), ops.eq(y, infinite))  # even if the other is nan
-    return select(either, infinite, out)
+    return beside_constants(select(either, infinite, out))
 
 
 def logaddexp(*args, out=None, where=None):
@@ -203,7 +205,7 @@ def logaddexp2(*args, out=None, where=None):
     operands = ufunc_operands("logaddexp2", args, 2, out, where)
     x, y = fit("logaddexp2", promote_inexact("logaddexp2", *operands))
     log2_1p = lambda z: ops.div(ops.log1p(z), constant(math.log(2), z.dtype))
-    return _logaddexp(x, y, ops.exp2, log2_1p, 1 / math.log(2))
+    return beside_constants(_logaddexp(x, y, ops.exp2, log2_1p, 1 / math.log(2)))
 
 
 def _logaddexp(x: Array, y: Array, exp_: Callable, log1p_: Callable, scale: float) -> Array:
@@ -238,7 +240,7 @@ def heaviside(x1, x2, /):
     """
     x, y = fit("heaviside", promote_inexact("heaviside", x1, x2))
     step = select(ops.lt(x, zero(x)), zero(x), select(ops.gt(x, zero(x)), one(x), y))
-    return select(ops.ne(x, x), x, step)
+    return beside_constants(select(ops.ne(x, x), x, step))
 
 
 def copysign(x1, x2, /):
@@ -249,7 +251,8 @@ def copysign(x1, x2, /):
     """
     x, y = fit("copysign", promote_inexact("copysign", x1, x2))
     size = ops.abs_(x)
-    return select(signbit(y), ops.neg(size), size)
+    out = select(signbit(y), ops.neg(size), size)
+    return out if y.weak_type else strong(out)
 
 
 def signbit(x, /):
@@ -318,7 +321,7 @@ def frexp(x, /):
     m = select(high, times(m, 0.5), select(low, times(m, 2), m))
     n = select(high, ops.add(n, one(n)), select(low, ops.sub(n, one(n)), n))
     m = select(plain, ops.mul(m, ops.sign(x)), x)
-    return m, convert(select(plain, n, zero(n)), dtypes.int32)
+    return strong(m), convert(select(plain, n, zero(n)), dtypes.int32)
 
 
 @replayed()

@@ -32,7 +32,6 @@ from fnx.ops.base.permute import Reshape
 from fnx.ops.elementwise import arithmetic as ops
 from fnx.ops.elementwise.special import bessel_i0e
 from fnx.ops.linalg.conv_layout import ConvDimensionNumbers
-from fnx.ops.linalg.convolution import ConvGeneralDilated
 
 # --- differences and integrals ------------------------------------------------------------------
 
@@ -252,6 +251,8 @@ def interp(x, xp, fp, left=None, right=None, period=None):
 
 def _convolve(x: Array, y: Array, mode: str, dtype: Any) -> Array:
     """The full, same or valid part of sum_k x[i + k] y[k] over a reversed y."""
+    from fnx.ops.linalg.convolution import ConvGeneralDilated  # most programs have no use for it
+
     n, k = x.shape[0], y.shape[0]
     lo, hi = {"full": (k - 1, k - 1), "same": (k // 2, k - 1 - k // 2), "valid": (0, 0)}[mode]
     numbers = ConvDimensionNumbers((0, 1, 2), (0, 1, 2), (0, 1, 2))

@@ -7,8 +7,7 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError
-from fnx.numpy.algebra import systems
-from fnx.numpy.algebra.factorizations import eigvals
+from fnx.numpy import algebra
 from fnx.numpy.algebra.products import dot
 from fnx.numpy.arrays.creation import array
 from fnx.numpy.arrays.traced_cache import replayed
@@ -169,7 +168,7 @@ def poly(seq_of_zeros):
     z = array(seq_of_zeros) if isinstance(seq_of_zeros, (list, tuple)) else to_array(seq_of_zeros)
     (z,) = promote_inexact("poly", z)
     if z.ndim == 2:
-        z = eigvals(z)
+        z = algebra.factorizations.eigvals(z)
     z = ravel(z)
     p = _full((1,), 1, z.dtype)
     for k in range(z.shape[0]):
@@ -201,13 +200,13 @@ def polyfit(x, y, deg, rcond=None, full=False, w=None, cov=False):
         rhs = rhs * (w[:, None] if rhs.ndim == 2 else w)
     scale = ufuncs.sqrt(reduce.sum(lhs * lhs, axis=0))
     lhs = lhs / scale
-    c, residuals, rank, s = systems.lstsq(lhs, rhs, rcond)
+    c, residuals, rank, s = algebra.systems.lstsq(lhs, rhs, rcond)
     c = (c.T / scale).T
     if full:
         return c, residuals, rank, s, rcond
     if not cov:
         return c
-    base = systems.inv(dot(lhs.T, lhs)) / ufuncs.multiply(scale[:, None], scale[None])
+    base = algebra.systems.inv(dot(lhs.T, lhs)) / ufuncs.multiply(scale[:, None], scale[None])
     factor: Any = 1.0
     if cov != "unscaled":
         if n <= deg + 1:
@@ -248,7 +247,7 @@ def _eigenvalues(p: Array) -> Array:
     companion = concatenate(
         [reshape_to(-p[1:] / p[0], (1, n - 1)), convert(array(np.eye(n - 2, n - 1)), p.dtype)]
     )
-    return eigvals(companion)
+    return algebra.factorizations.eigvals(companion)
 
 
 def _roots_and_nan(p: Array) -> Array:

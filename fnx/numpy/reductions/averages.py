@@ -16,10 +16,11 @@ from fnx.numpy.arrays.util import (
     no_out,
     promote_inexact,
     reshape_to,
+    strong,
     to_array,
 )
 from fnx.numpy.elementwise import ufuncs
-from fnx.numpy.reductions.reduce import as_mask, keep, strong, sum
+from fnx.numpy.reductions.reduce import as_mask, keep, sum
 from fnx.ops.base.broadcast import Sum, scalar
 from fnx.ops.base.broadcast import broadcast_to as _broadcast_to
 from fnx.ops.base.permute import Transpose

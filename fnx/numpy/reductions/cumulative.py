@@ -13,9 +13,10 @@ from fnx.numpy.arrays.util import (
     no_out,
     reshape_to,
     select,
+    strong,
     to_array,
 )
-from fnx.numpy.reductions.reduce import strong, sum_dtype
+from fnx.numpy.reductions.reduce import sum_dtype
 from fnx.ops.base.broadcast import full as _full
 from fnx.ops.base.broadcast import scalar
 from fnx.ops.elementwise import arithmetic as ops

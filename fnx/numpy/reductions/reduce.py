@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core import dtypes
-from fnx.core.array import Array, ConcreteArray
+from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
 from fnx.numpy.arrays.traced_cache import replayed
 from fnx.numpy.arrays.util import (
@@ -20,6 +20,7 @@ from fnx.numpy.arrays.util import (
     reshape_to,
     select,
     shown,
+    strong,
     to_array,
 )
 from fnx.numpy.elementwise import ufuncs
@@ -97,15 +98,6 @@ def _fold(
     out = prim(axes)(x) if axes else x
     out = keep(strong(out), x, axes, keepdims)
     return convert(_with_initial(name, combine, out, initial), wanted)
-
-
-def strong(x: Array) -> Array:
-    """The same without a weak type."""
-    if not x.weak_type:
-        return x
-    if type(x) is ConcreteArray:
-        return x.with_weak_type(False)
-    return ops.ConvertElementType(x.dtype)(x)
 
 
 def sum(

@@ -26,7 +26,7 @@ from fnx.numpy.arrays.util import (
     transformation,
 )
 from fnx.numpy.elementwise import ufuncs
-from fnx.ops.base.broadcast import broadcast_to, full, scalar
+from fnx.ops.base.broadcast import broadcast_to, full, scalar, scalar_like
 from fnx.ops.base.permute import Reshape, Rev
 from fnx.ops.elementwise import arithmetic as ops
 from fnx.ops.structure.dynamic_slice import dynamic_slice_add, dynamic_update_slice
@@ -145,7 +145,7 @@ class AtIndex:
         if inexact and (options.get("unique_indices") or _named_once(x, self.index)):
             old = indexing.getitem(x, self.index)
             return self._update("set", op(old, _values(x, values)), options)
-        ones = full(x.shape, 1, x.dtype)
+        ones = full(x.shape, scalar_like(1, x), x.dtype)
         return op(x, update("mul", ones, self.index, values, **options))
 
     def min(self, values, **options):

@@ -192,6 +192,18 @@ def scalar(value: Any, dtype: np.dtype) -> ConcreteArray:
     return as_written(ConcreteArray(array)) if any(array.tobytes()) else _scalar(0, dtype)
 
 
+@lru_cache(maxsize=4096, typed=True)
+def _weak_scalar(value: Any, dtype: np.dtype) -> ConcreteArray:
+    return as_written(ConcreteArray(np.asarray(value, dtype), True))
+
+
+def scalar_like(value: Any, x: Any) -> ConcreteArray:
+    """A constant of rank 0 that is of the dtype of x, and as weak."""
+    if not x.weak_type:
+        return scalar(value, x.dtype)
+    return _weak_scalar(value or abs(value), x.dtype)
+
+
 def given(number: ConcreteArray) -> ConcreteArray:
     """A number that others use as well, for a user to keep, or to donate: in memory of its own."""
     if current.get() is evaluate:
@@ -282,6 +294,7 @@ __all__ = [
     "insert_axes",
     "ones",
     "scalar",
+    "scalar_like",
     "without",
     "zeros",
 ]

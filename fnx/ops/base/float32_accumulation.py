@@ -1,4 +1,4 @@
-"""Reductions of 16-bit floats as compiled: accumulated in float32."""
+"""Reductions of floats of 16 bits and fewer as compiled: accumulated in float32."""
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from fnx.ops.base.compose import Program
 
 # By name as in recipes.
 NARROW = {"float16": np.dtype(np.float16), "bfloat16": dtypes.bfloat16}
+SMALL = {n: dtypes.of_name(n) for n, wide in dtypes.COMPUTED.items() if wide == "float32"}
+NARROW |= SMALL
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Cast(Primitive):
 
 
 def through_float32(prim: Primitive, x: Operand) -> Recipe:
-    """`prim` of a 16-bit operand, computed in float32."""
+    """`prim` of a narrow operand, computed in float32."""
     p = Program((ShapedArray(x.shape, NARROW[x.dtype]),))
     wide = p(prim, p(Cast(dtypes.float32), p.inputs[0]))
     return Call(p.jaxpr(prim.name, p(Cast(NARROW[x.dtype]), wide)))

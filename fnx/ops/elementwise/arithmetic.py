@@ -26,7 +26,7 @@ from fnx.core.cost import (
 from fnx.core.errors import TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Literal
-from fnx.ops.base.broadcast import scalar
+from fnx.ops.base.broadcast import scalar, scalar_like
 from fnx.ops.elementwise import reference_functions
 from fnx.ops.elementwise.convert import (  # noqa: F401  the rest of the family, for its users
     BitcastConvertType,
@@ -109,13 +109,18 @@ elementary = partial(unary, cost=ELEMENTARY)
 
 
 def one(x: Any) -> Any:
-    """1 in the dtype of x."""
-    return scalar(1, x.dtype)
+    """1 in the dtype of x, as weak as x."""
+    return scalar_like(1, x)
+
+
+def constant(value: Any, x: Any) -> Any:
+    """A number beside x in a derivative: as JAX has them, weak beside weak scalars alone."""
+    return scalar(value, x.dtype) if x.shape else scalar_like(value, x)
 
 
 def times(value: Any, x: Any) -> Any:
     """x times a number."""
-    return mul(x, scalar(value, x.dtype))
+    return mul(x, constant(value, x))
 
 
 # --- arithmetic --------------------------------------------------------------------------------
@@ -170,8 +175,8 @@ rem = binary(
 
 def _share(x: Any, out: Any, y: Any) -> Any:
     # Of an extremum: 1 where x is it, 1/2 where y is it too.
-    half = select(eq(y, out), scalar(0.5, x.dtype), one(x))
-    return select(eq(x, out), half, scalar(0, x.dtype))
+    half = select(eq(y, out), scalar_like(0.5, x), one(x))
+    return select(eq(x, out), half, scalar_like(0, x))
 
 
 _EXTREMUM = (
@@ -183,21 +188,22 @@ min_ = binary("min", np.minimum, ANY, _EXTREMUM)
 
 
 def _pow_exponent(t: Any, out: Any, x: Any, y: Any) -> Any:
-    # x ** y * log(x); 0 where x is 0, as the limit is for y > 0.
+    # x ** y * log(x); 0 where x is 0, as the limit is for y > 0. Never weak, as JAX's.
     log_x = log(select(eq(x, scalar(0, x.dtype)), one(x), x))
-    return mul(t, mul(log_x, out))
+    tangent = mul(t, mul(log_x, out))
+    return ConvertElementType(tangent.dtype)(tangent) if tangent.weak_type else tangent
 
 
 def _pow_base(t: Any, out: Any, x: Any, y: Any) -> Any:
     # y x ** (y - 1), which where y is 0 is 0, also at x = 0.
     zero = eq(y, scalar(0, y.dtype))
     if y.dtype != x.dtype:
-        lower = select(zero, y, sub(y, one(y)))
+        lower = select(zero, y, sub(y, scalar(1, y.dtype)))
         return mul(t, mul(convert(y, x.dtype), pow_(x, lower)))
     # Not y - 1 but x is changed there, since the derivative with respect to y needs x ** -1.
     if type(zero) is not ConcreteArray or zero._value.any():
         x = select(zero, select(eq(x, scalar(0, x.dtype)), one(x), x), x)
-    return mul(t, mul(y, pow_(x, sub(y, one(y)))))
+    return mul(t, mul(y, pow_(x, sub(y, scalar(1, y.dtype)))))  # never weak, as JAX's
 
 
 @dataclass(frozen=True)
@@ -254,8 +260,9 @@ class IntegerPow(Pointwise):
         (x,), (t,), y = primals, tangents, self.y
         if y == 0:
             return (self(x),), (None,)
-        slope = one(x) if y == 1 else x if y == 2 else IntegerPow(y - 1)(x)
-        return (self(x),), (times(y, mul(t, slope)),)
+        if y == 1:
+            return (self(x),), (t,)
+        return (self(x),), (times(y, mul(t, x if y == 2 else IntegerPow(y - 1)(x))),)
 
     def scalar_fn(self, x: str) -> Any:  # type: ignore[override]
         return lambda a: expr.apply("integer_pow", a, attr=self.y)
@@ -314,7 +321,7 @@ cbrt = elementary(
     "cbrt",
     reference_functions.cbrt,
     FLOAT,
-    lambda t, o, x: mul(t, div(scalar(1 / 3, x.dtype), square(o))),
+    lambda t, o, x: mul(t, div(constant(1 / 3, x), square(o))),
 )
 exp = elementary("exp", np.exp, INEXACT, lambda t, o, x: mul(t, o))
 exp2 = elementary(
@@ -341,8 +348,12 @@ logistic = elementary(
 # --- trigonometric and hyperbolic functions -----------------------------------------------------
 
 
-def _one_minus_square(x: Any) -> Any:
-    return mul(sub(one(x), x), add(one(x), x))
+def _one_minus_square(x: Any, unit: Any) -> Any:
+    return mul(sub(unit, x), add(unit, x))
+
+
+def _rsqrt_one_minus_square(x: Any) -> Any:
+    return rsqrt(_one_minus_square(x, constant(1, x)))
 
 
 def _norm2(x: Any, y: Any) -> Any:
@@ -351,12 +362,14 @@ def _norm2(x: Any, y: Any) -> Any:
 
 sin: Elementwise = elementary("sin", np.sin, INEXACT, lambda t, o, x: mul(t, cos(x)))
 cos: Elementwise = elementary("cos", np.cos, INEXACT, lambda t, o, x: mul(t, neg(sin(x))))
-tan = elementary("tan", np.tan, INEXACT, lambda t, o, x: mul(t, add(square(o), one(x))))
-asin = elementary("asin", np.arcsin, INEXACT, lambda t, o, x: mul(t, rsqrt(_one_minus_square(x))))
+tan = elementary("tan", np.tan, INEXACT, lambda t, o, x: mul(t, add(square(o), constant(1, x))))
+asin = elementary("asin", np.arcsin, INEXACT, lambda t, o, x: mul(t, _rsqrt_one_minus_square(x)))
 acos = elementary(
-    "acos", np.arccos, INEXACT, lambda t, o, x: mul(t, neg(rsqrt(_one_minus_square(x))))
+    "acos", np.arccos, INEXACT, lambda t, o, x: mul(t, neg(_rsqrt_one_minus_square(x)))
 )
-atan = elementary("atan", np.arctan, INEXACT, lambda t, o, x: div(t, add(square(x), one(x))))
+atan = elementary(
+    "atan", np.arctan, INEXACT, lambda t, o, x: div(t, add(square(x), constant(1, x)))
+)
 sinh: Elementwise = elementary("sinh", np.sinh, INEXACT, lambda t, o, x: mul(t, cosh(x)))
 cosh: Elementwise = elementary("cosh", np.cosh, INEXACT, lambda t, o, x: mul(t, sinh(x)))
 tanh = elementary("tanh", np.tanh, INEXACT, lambda t, o, x: mul(t, sub(one(x), mul(o, o))))
@@ -369,7 +382,9 @@ acosh = elementary(
     INEXACT,
     lambda t, o, x: mul(t, mul(rsqrt(sub(x, one(x))), rsqrt(add(x, one(x))))),
 )
-atanh = elementary("atanh", np.arctanh, INEXACT, lambda t, o, x: div(t, _one_minus_square(x)))
+atanh = elementary(
+    "atanh", np.arctanh, INEXACT, lambda t, o, x: div(t, _one_minus_square(x, one(x)))
+)
 atan2 = binary(
     "atan2",
     np.arctan2,

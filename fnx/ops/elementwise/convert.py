@@ -20,7 +20,7 @@ from fnx.ops.elementwise.pointwise import FLOAT, Pointwise
 
 def _saturate(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Float to integer: toward zero, out of range to the nearest end, nan to 0."""
-    info = np.iinfo(dtype)
+    info = dtypes.iinfo(dtype)
     wide = x if x.dtype.itemsize >= 4 else x.astype(np.float32)
     low, high = float(info.min), float(info.max)  # the upper one may round up, to a power of two
     inside = (wide > low) & (wide < high)
@@ -39,7 +39,9 @@ def cast(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
         if dtype.kind == "b":
             return x.astype(dtype)
         x = x.real
-    if dtype.kind in "iu" and dtypes.is_float(x.dtype):
+    if x.dtype in dtypes.SMALL and dtype in dtypes.SMALL:  # not all have a way to each other
+        x = x.astype(dtypes.SMALL[x.dtype])
+    if dtypes.is_integer(dtype) and dtypes.is_float(x.dtype):
         return _saturate(x, dtype)
     return x.astype(dtype)
 
@@ -52,6 +54,7 @@ class ConvertElementType(Pointwise):
     weak_type: bool = False
     name = "convert_element_type"
     cost = FREE
+    any_dtype = True
 
     def abstract(self, x: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
         return (ShapedArray(x.shape, self.new_dtype, self.weak_type),)
@@ -89,10 +92,11 @@ class BitcastConvertType(Primitive):
 
     new_dtype: np.dtype
     name = "bitcast_convert_type"
+    any_dtype = True
     cost = SELECTION
 
     def shape(self, x: Any) -> tuple[int, ...]:
-        old, new = x.dtype.itemsize, self.new_dtype.itemsize
+        old, new = dtypes.bits(x.dtype), dtypes.bits(self.new_dtype)
         if old == new:
             return x.shape
         if old > new:
@@ -112,7 +116,16 @@ class BitcastConvertType(Primitive):
         return (ShapedArray(self.shape(x), self.new_dtype),)
 
     def impl(self, x: np.ndarray) -> Any:  # type: ignore[override]
-        return np.ndarray(self.shape(x), self.new_dtype, np.ascontiguousarray(x))
+        old, new = dtypes.bits(x.dtype), dtypes.bits(self.new_dtype)
+        if old == new or min(old, new) >= 8:
+            return np.ndarray(self.shape(x), self.new_dtype, np.ascontiguousarray(x))
+        raw = np.ascontiguousarray(x).view(f"u{x.itemsize}")
+        offsets = np.arange(0, max(old, new), min(old, new), dtype=f"u{max(old, new) // 8 or 1}")
+        if old > new:  # the lowest bits come first
+            found = (raw[..., None] >> offsets & ((1 << new) - 1)).astype(np.uint8)
+        else:
+            found = np.bitwise_or.reduce(raw.astype(offsets.dtype) << offsets, axis=-1)
+        return found.view(self.new_dtype)
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         return (self(*primals),), (None,)
@@ -122,15 +135,15 @@ class BitcastConvertType(Primitive):
 
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
         name = dtypes.NAME[self.new_dtype]
-        old, new = _itemsize(x.dtype), _itemsize(name)
+        old, new = (dtypes.bits(dtypes.of_name(n)) for n in (x.dtype, name))
         if "complex" in x.dtype + name:
             return Library("same_bytes", (x,))
         if old == new:
             return Point(lambda *ix: expr.bitcast(x(*ix), name))
-        narrow, wide = (f"uint{8 * n}" for n in sorted((old, new)))
+        narrow, wide = (f"uint{n}" for n in sorted((old, new)))
 
         def part(*ix: expr.Expr) -> expr.Expr:
-            offset = expr.cast(expr.mul(ix[-1], expr.size(8 * new)), wide)
+            offset = expr.cast(expr.mul(ix[-1], expr.size(new)), wide)
             bits = expr.bitcast(x(*ix[:-1]), wide)
             return expr.bitcast(
                 expr.cast(expr.apply("shift_right_logical", bits, offset), narrow), name
@@ -140,7 +153,7 @@ class BitcastConvertType(Primitive):
             found = expr.const(0, wide)
             for k in range(new // old):
                 bits = expr.cast(expr.bitcast(x(*ix, expr.size(k)), narrow), wide)
-                bits = expr.apply("shift_left", bits, expr.const(8 * old * k, wide))
+                bits = expr.apply("shift_left", bits, expr.const(old * k, wide))
                 found = expr.apply("or", found, bits)
             return expr.bitcast(found, name)
 

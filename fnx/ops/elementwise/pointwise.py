@@ -56,6 +56,7 @@ class Pointwise(Primitive):
     """Element by element. What members differ in are these attributes, and `impl`."""
 
     elementwise = True
+    promotes = True
     cost = SIMPLE
     accepts = ANY  # which dtypes operands may have, with the dtype of the result
     jvps = ()  # per operand, (tangent, result, *operands) -> tangent of the result, or None

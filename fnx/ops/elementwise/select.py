@@ -12,7 +12,7 @@ from fnx.core.cost import SELECTION
 from fnx.core.errors import TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Undefined
-from fnx.ops.base.broadcast import Broadcast, Sum, scalar, typed_zeros
+from fnx.ops.base.broadcast import Broadcast, Sum, scalar_like, typed_zeros
 from fnx.ops.elementwise.pointwise import (
     ANY,
     INTEGRAL,
@@ -158,7 +158,7 @@ def select(pred: Array, on_true: Array, on_false: Array) -> Array:
 
 
 def _where(pred: Array, t: Array) -> Array:
-    return select(pred, t, scalar(0, t.dtype))
+    return select(pred, t, scalar_like(0, t))
 
 
 clamp = Elementwise(

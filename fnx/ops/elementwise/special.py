@@ -9,7 +9,7 @@ import numpy as np
 from fnx.core import scalar as expr
 from fnx.core.cost import LIBRARY, SPECIAL
 from fnx.core.formula import V, constant, where
-from fnx.ops.base.broadcast import NARROW, scalar
+from fnx.ops.base.broadcast import NARROW, scalar, scalar_like
 from fnx.ops.elementwise import bessel
 from fnx.ops.elementwise.arithmetic import (
     add,
@@ -86,7 +86,11 @@ erf_inv = unary(
 )
 lgamma = unary("lgamma", _lgamma, FLOAT, lambda t, o, x: mul(t, digamma(x)), cost=SPECIAL)
 digamma: Elementwise = unary(
-    "digamma", _scipy("psi"), FLOAT, lambda t, o, x: mul(t, polygamma(one(x), x)), cost=SPECIAL
+    "digamma",
+    _scipy("psi"),
+    FLOAT,
+    lambda t, o, x: mul(t, polygamma(scalar(1, x.dtype) if x.shape else one(x), x)),
+    cost=SPECIAL,
 )
 
 
@@ -314,7 +318,7 @@ def _i1e_slope(t: Any, o: Any, x: Any) -> Any:
     zero = eq(x, scalar(0, x.dtype))
     safe = select(zero, one(x), x)
     slope = sub(bessel_i0e(safe), mul(o, add(sign(safe), div(one(safe), safe))))
-    return mul(t, select(zero, scalar(0.5, x.dtype), slope))
+    return mul(t, select(zero, scalar_like(0.5, x), slope))
 
 
 def _i0e_slope(t: Any, o: Any, x: Any) -> Any:

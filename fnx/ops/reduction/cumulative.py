@@ -14,6 +14,7 @@ from fnx.core.errors import TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Operand, Recipe
+from fnx.ops.base import float32_accumulation
 from fnx.ops.base.broadcast import Broadcast, Shape, broadcast_axis, check_axes, full, scalar
 from fnx.ops.base.permute import move_axis
 from fnx.ops.elementwise.arithmetic import exp, mul, sub
@@ -60,7 +61,7 @@ def _start(kind: str, dtype: str) -> expr.Expr:
     sign = 1 if kind == "cummin" else -1
     if "float" in dtype:
         return expr.const(sign * float("inf"), dtype)
-    info = np.iinfo(dtype)
+    info = dtypes.iinfo(dtype)
     return expr.const(int(info.max if sign > 0 else info.min), dtype)
 
 
@@ -125,6 +126,8 @@ class Cumulative(Primitive):
         return (Cumulative(self.name, self.axis + (self.axis >= at), self.reverse)(args[0]),), (at,)
 
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
+        if x.dtype in float32_accumulation.SMALL:
+            return float32_accumulation.through_float32(self, x)
         return recipe.Cumulative(
             x.shape,
             self.axis,

@@ -56,7 +56,8 @@ class _ReduceWindow(Windowed):
         if 0 in x.shape:
             dtype = dtypes.canonical(x.dtype)
             return Point(lambda *ix: expr.const(self.identity(dtype), x.dtype))
-        if self.kind == "sum" and x.dtype in float32_accumulation.NARROW:
+        rounds = float32_accumulation.NARROW if self.kind == "sum" else float32_accumulation.SMALL
+        if x.dtype in rounds:
             return float32_accumulation.through_float32(self, x)
         dtype = dtypes.of_name(x.dtype)
         start = expr.const(self.identity(dtype), x.dtype)

@@ -23,13 +23,13 @@ from fnx.ops.base.broadcast import (
     Sum,
     batched_axes,
     check_axes,
-    scalar,
+    scalar_like,
     without,
 )
 from fnx.ops.base.compose import Program
 from fnx.ops.base.permute import Reshape, Transpose
 from fnx.ops.elementwise.arithmetic import div, mul
-from fnx.ops.elementwise.convert import ConvertElementType, convert
+from fnx.ops.elementwise.convert import ConvertElementType
 from fnx.ops.elementwise.pointwise import ANY, INTEGRAL, NUMBER
 from fnx.ops.elementwise.select import eq, ne, or_, select_n
 from fnx.ops.reduction.cumulative import Cumulative
@@ -41,14 +41,14 @@ def lowest(dtype: np.dtype) -> Any:
     """The smallest value: -inf for floats."""
     if dtypes.is_inexact(dtype):
         return complex(-math.inf, -math.inf) if dtypes.is_complex(dtype) else -math.inf
-    return False if dtype.kind == "b" else int(np.iinfo(dtype).min)
+    return False if dtype.kind == "b" else int(dtypes.iinfo(dtype).min)
 
 
 def highest(dtype: np.dtype) -> Any:
     """The largest value: inf for floats."""
     if dtypes.is_inexact(dtype):
         return complex(math.inf, math.inf) if dtypes.is_complex(dtype) else math.inf
-    return True if dtype.kind == "b" else int(np.iinfo(dtype).max)
+    return True if dtype.kind == "b" else int(dtypes.iinfo(dtype).max)
 
 
 def _combine(op: str, acc: expr.Expr, new: expr.Expr) -> expr.Expr:
@@ -88,7 +88,8 @@ class Reduction(Primitive):
         return (type(self)(moved)(args[0]),), (out,)
 
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
-        if x.dtype in float32_accumulation.NARROW and self.op == "mul":
+        narrow = float32_accumulation.NARROW if self.op == "mul" else float32_accumulation.SMALL
+        if x.dtype in narrow:  # not all small formats have an infinity to start from
             return float32_accumulation.through_float32(self, x)
         if all(x.shape[k] == 1 for k in self.axes):
             return ReshapeRecipe(x)
@@ -116,7 +117,7 @@ class _ReduceExtremum(Reduction):
         # equals it: 0 / 0 is the nan that derivatives of both modes have then.
         (x,), (t,) = primals, tangents
         out = self(x)
-        here = convert(eq(x, self.spread(out, x.shape)), x.dtype)
+        here = ConvertElementType(x.dtype, x.weak_type)(eq(x, self.spread(out, x.shape)))
         count = Sum(self.axes)(here)
         return (out,), (div(Sum(self.axes)(mul(here, t)), count),)
 
@@ -184,7 +185,7 @@ def _before(x: Array, reverse: bool) -> Array:
     *head, n = x.shape
     if not n:
         return x
-    one = Broadcast((*head, 1), ())(scalar(1, x.dtype))
+    one = Broadcast((*head, 1), ())(scalar_like(1, x))
     low, high = (1, n) if reverse else (0, n - 1)
     rest = Slice((0,) * len(head) + (low,), (*head, high))(x)
     parts = (rest, one) if reverse else (one, rest)

@@ -53,6 +53,7 @@ class Sort(Primitive):
     num_keys: int = 1
     name = "sort"
     multiple_results = True
+    typed_by = slice(0, 1)  # type: ignore[assignment]
 
     def abstract(self, *xs: ShapedArray) -> tuple[ShapedArray, ...]:
         if not 1 <= self.num_keys <= len(xs):
@@ -62,8 +63,7 @@ class Sort(Primitive):
                 f"sort needs operands of one shape with an axis {self.dimension}, not shapes "
                 f"{[x.shape for x in xs]}"
             )
-        weak = all(x.weak_type for x in xs)
-        return tuple(ShapedArray(x.shape, x.dtype, weak) for x in xs)
+        return xs
 
     def impl(self, *xs: np.ndarray) -> tuple[np.ndarray, ...]:
         axis = self.dimension

@@ -15,7 +15,8 @@ from fnx.core.primitive import AddTo, Primitive, Undefined
 from fnx.core.recipe import Operand, Point, Recipe, Reshape, Update
 from fnx.core.scalar import Expr
 from fnx.core.threads.fork_safety import cached_property
-from fnx.ops.structure.basic import broadcast_axis, move_axis, zeros
+from fnx.ops.base.broadcast import typed_zeros
+from fnx.ops.structure.basic import broadcast_axis, move_axis
 from fnx.ops.structure.gather_dimension_numbers import (
     FILL,
     GatherDimensionNumbers,
@@ -306,7 +307,7 @@ class ScatterAdd(AnyScatter):
         out = self(x, indices, updates)
         if tu is None:
             return (out,), (tx,)
-        tx = zeros(x.aval.tangent()) if tx is None else tx
+        tx = typed_zeros(x.aval) if tx is None else tx
         return (out,), (self(tx, indices, tu),)
 
     def transpose(self, cts: tuple, x: Any, indices: Array, updates: Any) -> tuple:  # type: ignore[override]

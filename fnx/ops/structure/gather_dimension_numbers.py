@@ -317,5 +317,5 @@ def default_fill(dtype: np.dtype) -> Any:
         return np.nan
     if kind == "b":
         return True
-    info = np.iinfo(dtype)
+    info = dtypes.iinfo(dtype)
     return info.min if kind == "i" else info.max

@@ -8,9 +8,11 @@ from fnx.core import scalar
 from fnx.core.array import Array
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Undefined
+from fnx.ops.base.broadcast import scalar_like, typed_zeros
 from fnx.ops.base.permute import Reshape
 from fnx.ops.elementwise.arithmetic import add, div, eq, max_, min_, mul, ne, select, sub
-from fnx.ops.structure.basic import convert, full, zeros
+from fnx.ops.elementwise.convert import ConvertElementType
+from fnx.ops.structure.basic import convert, full
 from fnx.ops.structure.basic import scalar as number
 from fnx.ops.structure.gather import AnyScatter, ScatterAdd
 from fnx.ops.structure.movement import Iota
@@ -28,13 +30,13 @@ class Scatter(AnyScatter):
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         (x, indices, updates), (tx, _, tu) = primals, tangents
         out = self(x, indices, updates)
-        tx = zeros(x.aval.tangent()) if tx is None else tx
-        tu = zeros(updates.aval.tangent()) if tu is None else tu
+        tx = typed_zeros(x.aval) if tx is None else tx
+        tu = typed_zeros(updates.aval) if tu is None else tu
         w = self.windows(x, indices, updates)
         if self.unique_indices or w.single:
             return (out,), (self(tx, indices, tu),)
         written, won = self._winners(x, indices, updates)
-        zero = number(0, out.dtype)
+        zero = scalar_like(0, out)
         kept, new = select(written, zero, tx), select(won, tu, zero)
         return (out,), (self.again(ScatterAdd)(kept, indices, new),)
 
@@ -51,7 +53,7 @@ class Scatter(AnyScatter):
         ct = cts[0]
         ct_x = ct_u = None
         if isinstance(x, Undefined):
-            ct_x = self(ct, indices, zeros(updates.aval.strong()))
+            ct_x = self(ct, indices, typed_zeros(updates.aval))
         if isinstance(updates, Undefined):
             ct_u = self.reader(x, indices, updates)(ct, indices)
         return ct_x, None, ct_u
@@ -73,7 +75,7 @@ class ScatterMul(AnyScatter):
         if tu is not None:
             w = self.windows(x, indices, updates)
             others = self._others(x, indices, updates, self.unique_indices or w.single)
-            t = zeros(x.aval.tangent()) if t is None else t
+            t = typed_zeros(x.aval) if t is None else t
             t = self.again(ScatterAdd)(t, indices, mul(tu, others))
         return (out,), (t,)
 
@@ -83,7 +85,7 @@ class ScatterMul(AnyScatter):
         if unique:
             return read(x, indices)
         # Zeros are counted apart, so that the division by the update itself is safe.
-        zero, one = number(0, updates.dtype), number(1, updates.dtype)
+        zero, one = scalar_like(0, updates), scalar_like(1, updates)
         is_zero = eq(updates, zero)
         safe = select(is_zero, one, updates)
         product = read(self(x, indices, safe), indices)
@@ -108,17 +110,15 @@ class _ScatterExtremum(AnyScatter):
         out = self(x, indices, updates)
         read, add_to = self.reader(x, indices, updates), self.again(ScatterAdd)
         if self.unique_indices or self.windows(x, indices, updates).single:
-            tx, tu = [
-                zeros(a.aval.tangent()) if t is None else t for a, t in ((x, tx), (updates, tu))
-            ]
+            tx, tu = [typed_zeros(a.aval) if t is None else t for a, t in ((x, tx), (updates, tu))]
             pair = (read(x, indices), updates)
             _, (t,) = self.extremum.jvp(pair, (read(tx, indices), tu))
             return (out,), (self.again(Scatter)(tx, indices, t),)
-        old = convert(eq(x, out), x.dtype)
-        new = convert(eq(updates, read(out, indices)), x.dtype)
+        old = ConvertElementType(x.dtype, x.weak_type)(eq(x, out))
+        new = ConvertElementType(x.dtype, updates.weak_type)(eq(updates, read(out, indices)))
         shares = add_to(old, indices, new)
-        shares = select(eq(shares, number(0, x.dtype)), number(1, x.dtype), shares)
-        t = zeros(x.aval.tangent()) if tx is None else mul(tx, old)
+        shares = select(eq(shares, number(0, x.dtype)), scalar_like(1, x), shares)
+        t = typed_zeros(x.aval) if tx is None else mul(tx, old)
         if tu is not None:
             t = add_to(t, indices, mul(tu, new))
         return (out,), (div(t, shares),)

@@ -13,7 +13,17 @@ from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import AddTo, Primitive, Undefined
 from fnx.core.recipe import Operand, Piece, Pieces, Point, Recipe, Update, around
-from fnx.ops.base.broadcast import Broadcast, Shape, Sum, broadcast_axis, full, scalar, zeros
+from fnx.ops.base.broadcast import (
+    Broadcast,
+    Shape,
+    Sum,
+    broadcast_axis,
+    full,
+    scalar,
+    scalar_like,
+    typed_zeros,
+    zeros,
+)
 from fnx.ops.base.linear import Linear
 from fnx.ops.base.permute import move_axis
 from fnx.ops.elementwise.pointwise import NUMBER
@@ -174,7 +184,7 @@ class SliceAdd(BoxUpdate):
         (x, _), (tx, tu) = primals, tangents
         if tu is None:
             return (self(*primals),), (tx,)
-        return (self(*primals),), (self(zeros(x.aval) if tx is None else tx, tu),)
+        return (self(*primals),), (self(typed_zeros(x.aval) if tx is None else tx, tu),)
 
     def transpose(self, cts: tuple, x: Any, update: Any) -> tuple:  # type: ignore[override]
         read = Slice(self.start_indices, self.limit_indices, self.strides)
@@ -243,8 +253,8 @@ class Pad(Primitive):
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         (x, value), (tx, tv) = primals, tangents
-        tx = zeros(x.aval) if tx is None else tx
-        tv = scalar(0, value.dtype) if tv is None else tv
+        tx = typed_zeros(x.aval) if tx is None else tx
+        tv = scalar_like(0, value) if tv is None else tv
         return (self(*primals),), (self(tx, tv),)
 
     def transpose(self, cts: tuple, x: Any, value: Any) -> tuple:  # type: ignore[override]

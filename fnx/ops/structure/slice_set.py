@@ -6,7 +6,7 @@ import numpy as np
 
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Undefined
-from fnx.ops.base.broadcast import zeros
+from fnx.ops.base.broadcast import typed_zeros
 from fnx.ops.structure.slice import BoxUpdate, Slice
 
 
@@ -25,15 +25,15 @@ class SliceSet(BoxUpdate):
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         (x, update), (tx, tu) = primals, tangents
-        tx = zeros(x.aval.tangent()) if tx is None else tx
-        tu = zeros(update.aval.tangent()) if tu is None else tu
+        tx = typed_zeros(x.aval) if tx is None else tx
+        tu = typed_zeros(update.aval) if tu is None else tu
         return (self(*primals),), (self(tx, tu),)
 
     def transpose(self, cts: tuple, x: Any, update: Any) -> tuple:  # type: ignore[override]
         ct = cts[0]
         read = Slice(self.start_indices, self.limit_indices, self.strides)
         return (
-            self(ct, zeros(update.aval.strong())) if type(x) is Undefined else None,
+            self(ct, typed_zeros(update.aval)) if type(x) is Undefined else None,
             read(ct) if type(update) is Undefined else None,
         )
 

@@ -4,7 +4,7 @@ import math
 
 from fnx.nn import normalization
 from fnx.nn.normalization import logsumexp
-from fnx.numpy.arrays.util import fit, promote_inexact
+from fnx.numpy.arrays.util import beside_constants, fit, promote_inexact
 from fnx.numpy.elementwise import ufuncs as u
 from fnx.ops.elementwise import arithmetic as ops
 from fnx.ops.elementwise.integrals import xlog1py as _xlog1py
@@ -27,7 +27,7 @@ def logit(x):
     Array([0.        , 1.09861229], dtype=float64)
     """
     (x,) = promote_inexact("logit", x)
-    return u.log(x / (1.0 - x))
+    return u.log(beside_constants(x / (1.0 - x)))
 
 
 def xlogy(x, y):

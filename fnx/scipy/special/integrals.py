@@ -1,6 +1,6 @@
 """Exponential, trigonometric and Fresnel integrals; the dilogarithm; hypergeometric functions."""
 
-from fnx.numpy.arrays.util import fit, promote_inexact
+from fnx.numpy.arrays.util import fit, promote_inexact, strong
 from fnx.ops.elementwise import integrals as prims
 
 
@@ -57,7 +57,7 @@ def spence(x):
     >>> fnx.scipy.special.spence(jnp.array([2.0, 0.0])) / jnp.pi**2
     Array([-0.08333333,  0.16666667], dtype=float64)
     """
-    return prims.spence(*promote_inexact("spence", x))
+    return prims.spence(*map(strong, promote_inexact("spence", x)))
 
 
 def hyp1f1(a, b, x):

@@ -6,7 +6,7 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.errors import InvalidValue, TypeMismatch
-from fnx.numpy.arrays.util import fit, promote_inexact
+from fnx.numpy.arrays.util import fit, promote_inexact, strong
 from fnx.numpy.elementwise import ufuncs as u
 from fnx.ops.elementwise import integrals
 from fnx.ops.elementwise import special as prims
@@ -87,9 +87,9 @@ def ndtr(x):
     """The standard normal distribution function.
 
     >>> fnx.scipy.special.ndtr(0.0)
-    Array(0.5, dtype=float64, weak_type=True)
+    Array(0.5, dtype=float64)
     """
-    return 0.5 * prims.erfc(_float("ndtr", x) * -math.sqrt(0.5))
+    return 0.5 * prims.erfc(strong(_float("ndtr", x)) * -math.sqrt(0.5))
 
 
 def ndtri(p):
@@ -98,7 +98,7 @@ def ndtri(p):
     >>> fnx.scipy.special.ndtri(jnp.array([0.5, 0.975]))
     Array([0.        , 1.95996398], dtype=float64)
     """
-    return integrals.ndtri(_float("ndtri", p))
+    return integrals.ndtri(strong(_float("ndtri", p)))
 
 
 def log_ndtr(x, series_order=3):
@@ -113,7 +113,7 @@ def log_ndtr(x, series_order=3):
         raise TypeMismatch(f"log_ndtr with series_order={series_order!r}; expected an integer")
     if not 0 <= series_order <= 30:
         raise InvalidValue(f"log_ndtr with series_order={series_order}; expected 0 to 30")
-    x = _float("log_ndtr", x)
+    x = strong(_float("log_ndtr", x))
     if x.dtype not in (np.float32, np.float64):
         raise TypeMismatch(f"log_ndtr of dtype {x.dtype}; expected float32 or float64")
     low, high = (-20.0, 8.0) if x.dtype == np.float64 else (-10.0, 5.0)

@@ -65,8 +65,11 @@ def in_memory(kinds: Sequence[str]) -> bool:
 
 
 def is_function(nest: kernel.Nest) -> bool:
-    """A nest that calls the host stays where it is: only the entry can return early."""
-    return not any(isinstance(s, kernel.CallHost) for s in traversal.statements(nest.body))
+    """A nest that calls what may fail stays where it is: only the entry can return early."""
+    return not any(
+        isinstance(s, kernel.CallHost) or (isinstance(s, kernel.CallLibrary) and s.checked)
+        for s in traversal.statements(nest.body)
+    )
 
 
 def is_shared_out(loop: kernel.Loop) -> bool:

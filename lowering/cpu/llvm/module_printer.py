@@ -194,7 +194,9 @@ class Body(Flow):
         if s.work:
             work, entered = self.number(("work", s), s.work, "i64"), self.fresh()
             self.put(f"{entered} = call i64 {self.symbol('fnx_blas_enter')}(i64 {work})")
-        if s.result is None:
+        if s.checked:
+            self._checked(f"call i32 {callee}({', '.join(texts)})", "ne", 0)
+        elif s.result is None:
             self.put(f"call void {callee}({', '.join(texts)})")
         else:
             name = self.fresh()
@@ -222,14 +224,18 @@ class Body(Flow):
             place = self.op(f"getelementptr inbounds ptr, ptr {array}, i64 {k}") if k else array
             self.put(f"store ptr {address}, ptr {place}, align 8")
         callee = self.number(("host", s), ("host", s), "ptr")  # type: ignore[arg-type]
+        self._checked(f"call i32 {callee}(ptr {array})", "eq", 1)
+        for ref, _, _ in s.outputs:
+            self.kill(ref.buffer)
+
+    def _checked(self, call: str, order: str, number: int) -> None:
+        """A call whose answer says whether the program goes on."""
         status, good, on = self.fresh(), self.fresh(), self.label()
-        self.put(f"{status} = call i32 {callee}(ptr {array})")
-        self.put(f"{good} = icmp eq i32 {status}, 1")
+        self.put(f"{status} = {call}")
+        self.put(f"{good} = icmp {order} i32 {status}, {number}")
         self.exits.add("failed")
         self.branch(good, on, "failed")
         self.start(on)
-        for ref, _, _ in s.outputs:
-            self.kill(ref.buffer)
 
     # --- functions of their own -----------------------------------------------------------------
 

@@ -325,7 +325,7 @@ _OPS: dict[str, dict[str, Callable[[str], Printer]]] = {
     "population_count": {"iu": _call("ctpop")},
     "clz": {"iu": _call("ctlz", ", i1 false")},
     "is_finite": {"fh": _is_finite},
-    "bitcast": {"iufhb": lambda dtype: bitcast},
+    "bitcast": {"iufhbs": lambda dtype: bitcast},
     "cast": {"iufhb": lambda dtype: cast},
     "real": {"c": lambda dtype: _real, "fh": _same},
     "imag": {"c": lambda dtype: _imag},
@@ -358,7 +358,7 @@ def printer(op: str, dtype: str, result: str) -> Printer:
         return _select
     if op == "special":
         return special.call
-    if op == "cast" and (dtype in PART or result in PART):
+    if op == "cast" and (dtype in PART or result in PART or "s" in (KIND[dtype], KIND[result])):
         return _expanded
     if op == "cast" and KIND[result] == "h" and dtype != "float32" and KIND[dtype] not in "bh":
         return _expanded

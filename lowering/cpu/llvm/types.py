@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fnx.lowering.ir.number_formats import PART, rounded, wrapped
+from fnx.lowering.ir.number_formats import KIND, PART, byte, rounded, wrapped
 
 Operand = Any  # the text of a value, or a pair of texts for a complex one
 
@@ -21,6 +21,7 @@ REGISTER = {
     "bfloat16": "float",
     "float32": "float",
     "float64": "double",
+    **{name: "i8" for name, kind in KIND.items() if kind == "s"},
 }
 MEMORY = {**REGISTER, "bool": "i8", "float16": "half", "bfloat16": "i16"}
 INTRINSIC_TYPE = {"float": "f32", "double": "f64", **{f"i{n}": f"i{n}" for n in (1, 8, 16, 32, 64)}}
@@ -76,6 +77,8 @@ def constant(value: Any, dtype: str) -> Operand:
     if dtype in PART:
         re, im = value
         return float_text(re.hex(), PART[dtype]), float_text(im.hex(), PART[dtype])
+    if KIND[dtype] == "s":
+        return str(byte(value, dtype))
     if "float" in dtype:
         return float_text(value.hex(), dtype)
     return str(wrapped(value, dtype))
@@ -83,6 +86,8 @@ def constant(value: Any, dtype: str) -> Operand:
 
 def bits(value: Any, dtype: str) -> int:
     """A number as the integer of its bits, which a parameter carries."""
+    if KIND[dtype] == "s":
+        return byte(value, dtype)
     if dtype == "float64":
         return struct.unpack("<q", struct.pack("<d", value))[0]
     if "float" in dtype:

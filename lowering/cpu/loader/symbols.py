@@ -75,6 +75,16 @@ def _fourier_plan(name: str) -> tuple[int, Any]:
     return plan.address, plan
 
 
+def _team() -> Any:
+    from fnx.lowering.cpu.loader import team
+
+    return team
+
+
+def _exchange() -> int:
+    return _team().address("fnx_exchange")
+
+
 def _special_function(name: str) -> int:
     from fnx.lowering.cpu.processor import ufunc_loops
 
@@ -105,6 +115,9 @@ def owned(name: str) -> tuple[int, Any]:
         return _arrays[name].ctypes.data, _arrays[name]
     if name.startswith("fft:"):
         return _fourier_plan(name.removeprefix("fft:"))
+    if name.startswith("exchange:"):
+        found = _team().record(name.removeprefix("exchange:"))
+        return found.ctypes.data, found
     return resolve(name), None
 
 
@@ -112,6 +125,8 @@ def soon(name: str) -> None:
     """Let the crew of this thread, if there is one, find what will be asked for."""
     if name.startswith("fft:"):
         compile_threads.soon(owned, name)
+    elif name.startswith("exchange:"):
+        pass  # is made at once
     elif not isinstance(name, ArrayName):
         resolve.soon(name)
 
@@ -153,7 +168,7 @@ def _dense(routine: str, dtype: str) -> Callable[[], int]:
 
 _DENSE = ("solve_left", "solve_right", "cholesky", "lu")
 RUNTIME = {"fnx_poll": _poll, "fnx_fft": _fourier, "fnx_parallel_for": _parallel_for}
-RUNTIME["fnx_parallel_for_polled"] = _parallel_for_polled
+RUNTIME |= {"fnx_parallel_for_polled": _parallel_for_polled, "fnx_exchange": _exchange}
 RUNTIME |= {name: _threads_of_blas(name) for name in ("fnx_blas_enter", "fnx_blas_leave")}
 for _dtype in ("float32", "float64"):
     for _routine in ("gemm", "gemm_minus", "gemv"):

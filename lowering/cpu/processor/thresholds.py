@@ -103,6 +103,9 @@ SOON = 25_000  # ns from such a loop to the next; woken threads look out for lon
 FINER = 4  # pieces of a grain, at most
 PIECES_PER_THREAD = 8  # with few, a late or slow thread holds up the others
 SHARES = 16  # with more threads, several begin with the same share
+TEAM = 200_000  # operations that a team saves, some 40 us, from which on it is worth waking
+EXCHANGE = 5_000  # operations that an exchange takes as long as, 1 us,
+CROWDED_EXCHANGE = 100_000  # and where members have no processor of their own
 WITHOUT_GIL = 1 << 17  # programs on more bytes than this run without the GIL
 
 # lowering/cpu/kernels, lowering/cpu/routines

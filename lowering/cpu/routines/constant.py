@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from fnx.core import scalar
+from fnx.core import dtypes, scalar
 from fnx.lowering.cpu.loader import symbols
 from fnx.lowering.generate.generation import Generation
 from fnx.lowering.generate.values import Value
@@ -20,7 +20,7 @@ def constant(builder: Generation, r: Any, outs: list[Value]) -> None:
     (out,) = outs
     array = np.ascontiguousarray(r.params)
     if builder.target.is_small(out.shape):
-        values = [x.item() if out.dtype != "bfloat16" else float(x) for x in array.reshape(-1)]
+        values = [dtypes.scalar_value(x) for x in array.reshape(-1)]
         builder.settle_registers(out, [scalar.literal(x, out.dtype) for x in values])
         return
     destination = place(builder, out)

@@ -10,13 +10,14 @@ from fnx.lowering.generate.values import Value
 from fnx.lowering.routines import sort, tridiagonal, unrolled_batched
 from fnx.lowering.routines.batched_matrices import LETTER, same_bytes
 
-from . import dot_general, eigen, fft, householder, triangular
+from . import dot_general, eigen, exchange, fft, householder, triangular
 
 Routine = Callable[[Generation, recipe.Library, list[Value]], None]
 _ANY_DTYPE: dict[str, Routine] = {
     **dot_general.ROUTINES,
     **sort.ROUTINES,
     **fft.ROUTINES,
+    **exchange.ROUTINES,
     "same_bytes": same_bytes,
     "constant": constant,
 }

@@ -39,7 +39,7 @@ PYTHON = (
 NUMPY = {"PyArray_NewFromDescr": 94, "PyArray_SetBaseObject": 282}
 EXPORTS = (
     *("fnx_call", "fnx_poll", "fnx_trim"),
-    *("fnx_main_thread", "fnx_exiting", "fnx_limit", "fnx_held"),
+    *("fnx_main_thread", "fnx_exiting", "fnx_limit", "fnx_held", "fnx_member_key"),
 )
 
 ALIGNMENT = 64  # bytes, of workspaces and large results

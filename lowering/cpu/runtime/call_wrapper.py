@@ -8,7 +8,7 @@ runs while the GIL is held.
 from fnx.lowering.cpu.llvm.ir_builder import NULL, Function, Module, Value, i32, i64
 from fnx.lowering.cpu.processor import thresholds
 
-from . import allocator
+from . import allocator, team_layout
 from .abi import (
     BOOL,
     BYTE_ORDER,
@@ -59,6 +59,7 @@ def text() -> str:
     module.variable("fnx_main_thread", "i64", public=True)
     module.variable("fnx_exiting", "i64", public=True)  # 1 when other threads should end
     module.variable("last_poll", "i64")
+    module.variable("fnx_member_key", "i64", "-1", public=True)  # of members of teams (team.py)
     allocator.define(module)
     for write in (_scalar, _array_of, _is_array, _accept):
         write(module)
@@ -379,12 +380,13 @@ def _answer(f: Function, plan: Value, records: Value, results: Value, outputs: V
 def _poll(module: Module) -> None:
     """1 if a signal handler has raised; looks at most every 50 ms, in the main thread only.
 
-    In others 1 if the process is about to end. The exception stays pending. Taking the GIL may mean
-    to wait 5 ms for another thread, hence the clock.
+    In others 1 if the process is about to end, or the team of the thread has failed. The exception stays
+    pending. Taking the GIL may mean to wait 5 ms for another thread, hence the clock.
     """
     with Function(module, "fnx_poll", "i32", public=True) as f:
         here = f.call("pthread_self", "i64")
         with f.unless(f.same(here, f.load(f.object("fnx_main_thread")))):
+            _stop_with_team(f)
             f.ret(f.convert("trunc", f.load(f.object("fnx_exiting")), "i32"))
         clock, last = f.slot("i64", 2), f.object("last_poll")
         f.call("clock_gettime", "i32", i32(6), clock)  # CLOCK_MONOTONIC_COARSE
@@ -398,3 +400,14 @@ def _poll(module: Module) -> None:
         status = f.call("PyErr_CheckSignals", "i32")
         f.call("PyGILState_Release", "void", state)
         f.ret(f.convert("zext", f.compare("ne", status, 0), "i32"))
+
+
+def _stop_with_team(f: Function) -> None:
+    key = f.load(f.object("fnx_member_key"))
+    with f.when(f.compare("sge", key, 0)):
+        member = f.call("pthread_getspecific", "ptr", f.convert("trunc", key, "i32"))
+        with f.unless(f.same(member, NULL)):
+            team = f.pointer(member, team_layout.TEAM)
+            failed = f.atomic_load(f.at(team, team_layout.FAILED), "i32")
+            with f.when(f.compare("ne", failed, 0)):
+                f.ret(i32(1))

@@ -19,7 +19,7 @@ import numpy as np
 
 Spec = tuple[tuple[int, ...], Any]
 _SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
-_thread = threading.local()
+_errors: dict[int, BaseException] = {}  # by thread, of which native code has some of its own
 
 
 class Callback:
@@ -42,7 +42,7 @@ class Callback:
 
     def _enter(self, pointers: Any) -> int:
         try:
-            if getattr(_thread, "error", None) is not None:
+            if threading.get_ident() in _errors:
                 return 0
             count = len(self.inputs)
             arrays = [_copy(pointers[k], *spec) for k, spec in enumerate(self.inputs)]
@@ -88,14 +88,12 @@ sys.unraisablehook = _keep_early_error(sys.unraisablehook)
 
 def keep_error(error: BaseException) -> None:
     """Note the exception that ends the program which runs in this thread."""
-    _thread.error = error
+    _errors[threading.get_ident()] = error
 
 
-def take_error() -> BaseException | None:
-    """The exception that ended the last program of this thread."""
-    error = getattr(_thread, "error", None)
-    _thread.error = None
-    return error
+def take_error(thread: int | None = None) -> BaseException | None:
+    """The exception that ended the last program of a thread, by default this one."""
+    return _errors.pop(threading.get_ident() if thread is None else thread, None)
 
 
 def _dtype(dtype: Any) -> np.dtype:

@@ -27,7 +27,8 @@ from fnx.lowering.cpu.llvm.ir_builder import NULL, Function, Module, Value, i32,
 from fnx.lowering.cpu.processor import thresholds
 from fnx.lowering.cpu.runtime import interrupts
 
-EXPORTS = ("fnx_parallel_for", "fnx_parallel_for_polled", "fnx_threads", "fnx_started", "fnx_reset")
+EXPORTS = ("fnx_parallel_for", "fnx_parallel_for_polled", "fnx_threads", "fnx_started")
+EXPORTS += ("fnx_reset", "fnx_pool_busy")
 _FUTEX = {"x86_64": 202, "aarch64": 98}  # Linux's number of the system call
 _WAIT, _WAKE = 128, 129  # private futex operations
 _EVERYONE = (1 << 31) - 1
@@ -41,7 +42,8 @@ def text() -> str:
     module = Module()
     module.variable("fnx_threads", "i64", "1", public=True)  # wanted, with the caller
     module.variable("fnx_started", "i64", public=True)  # workers that exist
-    for name in ("busy", "gate", "round", "sleepers", "caller_sleeps"):
+    module.variable("fnx_pool_busy", "i32", public=True)
+    for name in ("gate", "round", "sleepers", "caller_sleeps"):
         module.variable(name, "i32")
     module.variable("last_short", "i64")  # when a loop came that was too short to wake threads
     # task, context, n, piece, shares, whether to begin with the last pieces
@@ -248,7 +250,7 @@ def _parallel_for(module: Module) -> None:
         short = f.compare("slt", n, f.mul(grain, thresholds.WORTH_WAKING))
         with f.when(f.both(asleep, short)), f.unless(_is_one_of_many(f)):
             _alone(f)
-        with f.unless(f.exchange_if(f.object("busy"), i32(0), i32(1))):
+        with f.unless(f.exchange_if(f.object("fnx_pool_busy"), i32(0), i32(1))):
             _alone(f)
         least = f.binary("sdiv", f.add(grain, thresholds.FINER - 1), thresholds.FINER)
         least = f.choose(f.compare("sgt", threads, 1), least, grain)
@@ -280,7 +282,7 @@ def _parallel_for(module: Module) -> None:
             f.call("wake", "void", round_, f.convert("trunc", helpers, "i32"))
         f.call("work", "void", i64(0))
         f.call("wait_for_workers", "void", stopped)
-        f.atomic_store(i32(0), f.object("busy"))
+        f.atomic_store(i32(0), f.object("fnx_pool_busy"))
         f.ret()
 
 
@@ -305,7 +307,7 @@ def _reset(module: Module) -> None:
     """What a forked child does: none of the threads came with it."""
     with Function(module, "fnx_reset", "void", public=True) as f:
         f.store(0, f.object("fnx_started"))
-        for name in ("busy", "gate", "sleepers", "caller_sleeps"):
+        for name in ("fnx_pool_busy", "gate", "sleepers", "caller_sleeps"):
             f.atomic_store(i32(0), f.object(name))
         f.ret()
 
@@ -322,6 +324,7 @@ class Pool:
         code_cache.keep_forever(code.keep)  # its threads never end
         self.address = code.addresses["fnx_parallel_for"]
         self.polled = code.addresses["fnx_parallel_for_polled"]
+        self.busy = code.addresses["fnx_pool_busy"]
         self._threads = ctypes.c_int64.from_address(code.addresses["fnx_threads"])
         self._started = ctypes.c_int64.from_address(code.addresses["fnx_started"])
         self._threads.value = _settings["threads"] or default_threads()

@@ -128,13 +128,14 @@ class _Slots:
     def straight(self, make: Callable[[], Any]) -> tuple[list[Stmt], Any]:
         """Statements that compute values, and these."""
         builder = self.builder
-        outer, builder.block = builder.block, []
+        outer, builder.block, target = builder.block, [], builder.target
         builder.depth += 1
         builder.chooses += 1
+        builder.target = target.wide()
         try:
             made = make()
         finally:
-            block, builder.block = builder.block, outer
+            block, builder.block, builder.target = builder.block, outer, target
             builder.depth -= 1
             builder.chooses -= 1
         if not all(isinstance(s, Eval | Let) for s in block):

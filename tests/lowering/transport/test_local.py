@@ -120,7 +120,34 @@ def test_a_member_of_a_group_that_fails_ends_the_other_groups():
 
 def test_a_member_that_does_not_come():
     with pytest.raises(TransportError, match=r"did not come within 0\.2 s"):
-        run(2, lambda t, k: t.barrier() if k else None, timeout=0.2)
+        run(2, lambda t, k: t.barrier() if k else time.sleep(1), timeout=0.2)
+
+
+def test_a_member_that_has_ended_is_not_waited_for():
+    began = time.monotonic()
+    with pytest.raises(TransportError, match="member 0 has ended its program without coming"):
+        run(3, lambda t, k: t.barrier() if k else None, timeout=60.0)
+    assert time.monotonic() - began < 30
+
+
+def test_a_branch_that_differs_between_members_is_an_error():
+    def f(x):
+        chosen = lax.cond(x > 0, lambda v: lax.psum(v, "i"), lambda v: v, x)
+        return chosen + 1
+
+    g = fnx.jit(spmd(f, {"i": 2}))
+    with pytest.raises(TransportError, match=r"has ended.*\n  at .*test_local\.py:\d+"):
+        Local(2, 60.0).run("i", g, jnp.arange(2.0))
+
+
+def test_members_of_other_groups_may_end_first():
+    def fn(t, k):
+        mine = t.split(((0, 1), (2, 3)))
+        if k > 1:
+            time.sleep(0.2)
+        return int(mine.all_reduce(np.asarray(k), "sum"))
+
+    assert run(4, fn) == [1, 1, 5, 5]
 
 
 def test_members_that_disagree():

@@ -1,0 +1,7 @@
+"""Runs a script as one rank of those that mpiexec starts."""
+
+import sys
+
+from fnx.process.distributed import main
+
+main(sys.argv[1:])

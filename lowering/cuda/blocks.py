@@ -1,0 +1,83 @@
+"""Which loops become which kernels: an iteration a thread, or a result a block, or results in stages."""
+
+from typing import TYPE_CHECKING, Any
+
+from fnx.lowering.ir import kernel, traversal
+from fnx.lowering.ir.kernel import Loop, Stmt
+
+from . import independence, reductions, updates
+
+if TYPE_CHECKING:
+    from .schedule import Scheduler
+
+
+def scheduled(scheduler: "Scheduler", s: Loop, name: str, note: str) -> bool:
+    """Make kernels of a loop; False, and nothing, where threads cannot share it or it is short."""
+    if independence.calls([s]):
+        return False
+    if s.carries:
+        return reductions.whole(scheduler, s, name, note)
+    if s.extent.op not in ("size", "const"):
+        return _of_unknown_length(scheduler, s, name, note)
+    loops, body = independence.chain(s)
+    found = independence.parallel(loops, body, scheduler.halves)
+    marked = {x for x in loops if x.kind.vectorized and not _has_atomics(x)}
+    found = [x for x in loops if x in found or x in marked]
+    if updates.scheduled(scheduler, loops, body, found, name, note):
+        return True
+    rest: list[Stmt] = body
+    for x in reversed([x for x in loops if x not in found]):
+        rest = [Loop(x.index, x.extent, rest, reverse=x.reverse)]
+    axes = [(x.index, x.extent) for x in found]
+    if reductions.scheduled(scheduler, axes, rest, name, note):
+        return True
+    if _count(found) < scheduler.limits.parallel:
+        return False
+    return flat(scheduler, axes, rest, name, note)
+
+
+def flat(scheduler: "Scheduler", axes: Any, body: list[Stmt], name: str, note: str) -> bool:
+    """An iteration a thread: in blocks of two dimensions where there are two long axes."""
+    limits = scheduler.limits
+    sizes = [traversal.extent(n) for _, n in axes]
+    tile = len(sizes) > 1 and sizes[-1] >= limits.tile[0] and sizes[-2] >= limits.tile[1]
+    scheduler.launch("tile" if tile else "flat", axes, body, name, note)
+    return True
+
+
+def _has_atomics(x: Loop) -> bool:
+    """Whether a loop updates places that are not its index's."""
+    return any(
+        isinstance(s, kernel.Store) and x.index not in _leaves(s.index)
+        for s in traversal.statements(x.body)
+        if not (isinstance(s, kernel.Store) and s.buffer.space == "private")
+    )
+
+
+def _leaves(e: Any) -> set:
+    seen, stack = set(), [e]
+    while stack:
+        e = stack.pop()
+        if e not in seen:
+            seen.add(e)
+            stack.extend(e.args)
+    return seen
+
+
+def _of_unknown_length(scheduler: "Scheduler", s: Loop, name: str, note: str) -> bool:
+    """A loop whose length is computed: it is shared where it is marked as a vector's."""
+    if not s.kind.vectorized or _has_atomics(s):
+        return False
+    if any(b.space == "private" for b in traversal.buffers([s])):
+        return False
+    return flat(scheduler, [(s.index, s.extent)], s.body, name, note)
+
+
+def _count(loops: list[Loop]) -> int:
+    total = 1
+    for x in loops:
+        total *= independence.extent(x)
+    return total
+
+
+__all__ = ["flat", "scheduled"]

@@ -1,0 +1,60 @@
+"""Numbers of an array that lie in memory of a GPU: they come to the host when somebody reads them."""
+
+from typing import Any
+
+import numpy as np
+
+from fnx.core.buffer import Buffer
+from fnx.core.errors import InvalidValue
+
+from .driver import Driver, Memory
+
+class DeviceBuffer(Buffer):
+    """C-contiguous numbers in memory that a driver has given."""
+
+    device = "cuda"
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype, memory: Memory, driver: Driver):
+        super().__init__(shape, dtype)
+        self.memory, self.driver = memory, driver
+
+    @classmethod
+    def of(cls, array: Any, driver: Driver) -> "DeviceBuffer":
+        """A copy of an array of the host."""
+        value = np.ascontiguousarray(array)
+        memory = driver.allocate(max(value.nbytes, value.itemsize))
+        if value.size:
+            driver.upload(memory, 0, value)
+        return cls(np.shape(array), value.dtype, memory, driver)
+
+    def copied(self) -> "DeviceBuffer":
+        """The same numbers in memory of their own."""
+        memory = self.driver.allocate(max(self.nbytes, self.dtype.itemsize))
+        self.driver.copy(memory, 0, self.memory, 0, self.nbytes)
+        return DeviceBuffer(self.shape, self.dtype, memory, self.driver)
+
+    def fetch(self) -> np.ndarray:
+        return self.driver.download(self.memory, 0, self.shape, self.dtype)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "__cuda_array_interface__":
+            return self._interface()
+        return super().__getattr__(name)
+
+    def _interface(self) -> dict[str, Any]:
+        """The protocol of CuPy, Numba and torch: the pointer, without a copy; all work is done by then."""
+        if self.driver.name != "cuda":
+            raise AttributeError("__cuda_array_interface__")  # the simulator's memory is the host's
+        if self.dtype.name == "bfloat16":
+            raise InvalidValue(
+                "__cuda_array_interface__ of a bfloat16 array; expected a dtype that NumPy has: "
+                "view it as uint16 (lax.bitcast_convert_type)"
+            )
+        self.driver.synchronize()
+        return {
+            "shape": self.shape,
+            "typestr": self.dtype.str,
+            "data": (self.memory.address, True),
+            "strides": None,
+            "version": 3,
+        }

@@ -1,0 +1,142 @@
+"""From the source of a kernel to the device's code: PTX by Numba-CUDA, cubins by NVIDIA's linker.
+
+None of it needs a driver or a GPU. Cubins are kept on disk under a digest of the source, the compute
+capability and the versions of what compiles them.
+"""
+
+import importlib.util
+import json
+import re
+from functools import lru_cache
+from typing import Any
+
+from fnx.core.errors import CompileError, InvalidValue
+from fnx.core.fast_dataclasses import dataclass
+from fnx.lowering.cpu.jit import disk_cache
+
+from . import simulator
+from .executable import stored
+from .kernel_printer import Printed
+
+INSTALL = "pip install 'fnx[cuda]'"
+
+
+@dataclass(eq=False)
+class Code:
+    """A kernel for one compute capability: its cubin, its entry, and what the linker says of it."""
+
+    cubin: bytes
+    entry: str
+    registers: int
+    spills: int  # bytes stored and loaded
+    shared: int  # bytes a block
+
+
+def capability(device: str) -> tuple[int, int]:
+    """The compute capability of a name such as "sm_90"."""
+    found = re.fullmatch(r"sm_(\d+)(\d)", device) if isinstance(device, str) else None
+    if found is None:
+        raise InvalidValue(f'{device!r} is no compute capability; expected one as "sm_90" or "sm_120"')
+    return int(found[1]), int(found[2])
+
+
+def ptx(printed: Printed, device: str) -> str:
+    """The PTX of a kernel."""
+    cuda, function, signature = _function(printed)
+    return _compiled(printed, lambda: cuda.compile_ptx(function, signature, cc=capability(device))[0])
+
+
+def cubin(printed: Printed, device: str) -> Code:
+    """The machine code of a kernel, from disk if it is there."""
+    key = disk_cache.key("cubin", printed.source, repr(_types(printed)), device, _toolkit())
+    known = disk_cache.get(key, "cubin")
+    if known is not None:
+        head, _, code = known.partition(b"\n")
+        return Code(code, **json.loads(head))
+    made = _compiled(printed, lambda: _linked(printed, device))
+    head = {"entry": made.entry, "registers": made.registers, "spills": made.spills}
+    head["shared"] = made.shared
+    disk_cache.put(key, json.dumps(head).encode() + b"\n" + made.cubin, "cubin")
+    return made
+
+
+def _types(printed: Printed) -> list[tuple[str, bool]]:
+    return [(stored(b.dtype), a) for b, a in zip(printed.buffers, printed.arrays, strict=True)]
+
+
+def _function(printed: Printed) -> tuple[Any, Any, Any]:
+    numba_cuda()
+    from numba import cuda, types
+
+    space = dict(simulator.names())
+    exec(compile(printed.source, f"<{printed.name}>", "exec"), space)
+    arguments = []
+    for dtype, is_array in _types(printed):
+        of = getattr(types, dtype)
+        arguments.append(of[::1] if is_array else types.CPointer(of))
+    return cuda, space[printed.name], types.void(*arguments)
+
+
+def _linked(printed: Printed, device: str) -> Code:
+    from cuda.core import Linker, LinkerOptions, ObjectCode
+
+    cuda, function, signature = _function(printed)
+    objects, _ = cuda.compile_all(
+        function, signature, cc=capability(device), output="ltoir", device=False, abi="numba"
+    )
+    objects = [ObjectCode.from_ltoir(o) if isinstance(o, bytes) else o for o in objects]
+    options = LinkerOptions(arch=device, link_time_optimization=True, verbose=True)
+    linker = Linker(*objects, options=options)
+    code = linker.link("cubin").code
+    log = linker.get_info_log()
+    entry = re.search(r"Compiling entry function '([^']+)'", log)
+    if entry is None:
+        raise ValueError(f"the linker names no kernel: {log}")
+    number = lambda pattern: sum(map(int, re.findall(pattern, log)))
+    return Code(
+        bytes(code),
+        entry[1],
+        number(r"Used (\d+) registers"),
+        number(r"(\d+) bytes spill"),
+        number(r"(\d+) bytes smem"),
+    )
+
+
+def _compiled(printed: Printed, make: Any) -> Any:
+    """What a compiler makes; CompileError with the source where it does not."""
+    try:
+        return make()
+    except (ImportError, InvalidValue):
+        raise
+    except Exception as error:
+        path = disk_cache.folder() / "failed"
+        path.mkdir(parents=True, exist_ok=True)
+        file = path / f"{printed.name}.py"
+        file.write_text(printed.source)
+        raise CompileError(
+            f"the kernel {printed.name} failed to compile for a GPU: {error}. Expected code that "
+            f'Numba-CUDA takes; its source is in {file}. backend="cpu" computes the same.'
+        ) from error
+
+
+@lru_cache
+def _toolkit() -> str:
+    """The versions of what compiles."""
+    from importlib import metadata
+
+    found = []
+    for name in ("numba-cuda", "nvidia-nvvm", "nvidia-nvjitlink", "cuda-core", "numba"):
+        try:
+            found.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            continue
+    return ", ".join(found)
+
+
+def numba_cuda() -> Any:
+    """Numba-CUDA; ImportError that says what to install."""
+    if importlib.util.find_spec("numba_cuda") is None:
+        raise ImportError(f"kernels for a GPU are compiled by numba-cuda, which is missing: {INSTALL}")
+    from numba import cuda
+
+    return cuda

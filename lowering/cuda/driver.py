@@ -1,0 +1,73 @@
+"""What is asked of a driver of a GPU: a few calls, so that another one, or a record of them, can stand in."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from .kernel_printer import Printed
+
+
+class Memory(Protocol):
+    """Bytes of the device; they are free when nobody holds the object."""
+
+    address: int
+    nbytes: int
+
+
+class Argument(NamedTuple):
+    """What a kernel gets for a buffer: where it begins, and what lies there."""
+
+    memory: Memory
+    offset: int  # bytes
+    dtype: str  # as it is stored
+    size: int  # elements
+    is_array: bool  # passed with its size, as Numba's arrays are, for atomic operations
+
+
+class Driver(Protocol):
+    """The calls, which are in order as on one stream: the next one sees what the last one left."""
+
+    name: str
+
+    def allocate(self, nbytes: int) -> Memory:
+        """New memory; OutOfMemory if there is none left."""
+        ...
+
+    def upload(self, memory: Memory, offset: int, array: np.ndarray) -> None:
+        """Copy an array of the host."""
+        ...
+
+    def download(self, memory: Memory, offset: int, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        """A copy on the host, of all that was asked for before."""
+        ...
+
+    def copy(self, target: Memory, to: int, source: Memory, start: int, nbytes: int) -> None:
+        """Copy from one place of the device to another."""
+        ...
+
+    def load(self, printed: Printed) -> Any:
+        """A kernel that can be launched."""
+        ...
+
+    def launch(
+        self,
+        function: Any,
+        grid: tuple[int, int],
+        block: tuple[int, int],
+        arguments: Sequence[Argument],
+    ) -> None:
+        """Run a kernel after all that was asked for before."""
+        ...
+
+    def record(self, launches: Callable[[], None]) -> Callable[[], None] | None:
+        """A graph of the launches that a function makes, to be run as often as one likes; or None."""
+        ...
+
+    def synchronize(self) -> None:
+        """Wait for all that was asked for."""
+        ...
+
+    def memory_stats(self) -> dict[str, int]:
+        """Bytes in use, the most that ever were, those of the device."""
+        ...

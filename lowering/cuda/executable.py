@@ -1,0 +1,180 @@
+"""Runs a plan: launches, host calls, loops of the host, on memory that a driver has given."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core.threads.fork_safety import cached_property
+from fnx.lowering.ir import traversal
+from fnx.lowering.ir.kernel import Buffer
+from fnx.lowering.ir.number_formats import itemsize
+
+from . import kernel_printer, plan
+from .driver import Argument, Driver, Memory
+from .kernel_printer import Printed
+from .thresholds import Limits
+
+_STORED = {"float16": "uint16", "bfloat16": "uint16", "bool": "uint8"}
+Places = dict[Buffer, tuple[Memory, int]]
+
+
+def stored(dtype: str) -> str:
+    """The dtype as which numbers lie in memory."""
+    return _STORED.get(dtype, dtype)
+
+
+def grid_of(k: plan.Kernel, limits: Limits) -> tuple[int, int]:
+    """How many blocks there are along both dimensions."""
+    sizes = [max(traversal.extent(n), 1) for _, n in k.axes]
+    if k.shape == "single":
+        return 1, 1
+    if k.shape == "block":
+        return min(int(np.prod(sizes, dtype=np.int64)), limits.blocks), 1
+    if k.shape == "flat":
+        count = int(np.prod(sizes, dtype=np.int64))
+        return min(-(-count // limits.threads), limits.blocks), 1
+    across = min(-(-sizes[-1] // limits.tile[0]), limits.blocks)
+    down = -(-int(np.prod(sizes[:-1], dtype=np.int64)) // limits.tile[1])
+    return across, max(min(down, limits.blocks // across), 1)
+
+
+class Executable:
+    """A plan with its kernels as a driver has loaded them."""
+
+    def __init__(
+        self,
+        planned: plan.Plan,
+        limits: Limits,
+        driver: Driver,
+        printed: dict[plan.Kernel, Printed] | None = None,
+    ):
+        self.plan, self.limits, self.driver = planned, limits, driver
+        self.printed = printed or {
+            k: kernel_printer.printed(k, limits) for k in planned.kernels()
+        }
+
+    @cached_property
+    def _functions(self) -> dict[plan.Kernel, Any]:
+        return {k: self.driver.load(p) for k, p in self.printed.items()}
+
+    def __call__(self, inputs: Sequence[Memory], outputs: Sequence[Memory]) -> None:
+        """Compute the outputs: memory for each of them, which may be an input's."""
+        program = self.plan.program
+        places: Places = dict(
+            zip(
+                [*program.inputs, *program.outputs],
+                [(m, 0) for m in (*inputs, *outputs)],
+                strict=True,
+            )
+        )
+        work = self.driver.allocate(self.plan.workspace) if self.plan.workspace else None
+        _Run(self, places, work).steps(self.plan.steps)
+
+
+class _Run:
+    """One call of an executable."""
+
+    def __init__(self, executable: Executable, places: Places, work: Memory | None):
+        self.executable, self.driver = executable, executable.driver
+        self.places, self.work = places, work
+
+    def place(self, b: Buffer) -> tuple[Memory, int]:
+        found = self.places.get(b)
+        if found is None:
+            assert self.work is not None
+            found = self.places[b] = self.work, b.place
+        return found
+
+    def steps(self, steps: Sequence[plan.Step]) -> None:
+        for s in steps:
+            match s:
+                case plan.Kernel():
+                    self.launch(s)
+                case plan.Host():
+                    self.host(s)
+                case plan.For():
+                    self.loop(s)
+                case plan.While():
+                    self.steps(s.before)
+                    while self.scalar(s.condition):
+                        self.steps(s.body)
+                        self.steps(s.before)
+                case plan.If():
+                    self.steps(s.then if self.scalar(s.condition) else s.orelse)
+                case plan.Library():
+                    self.library(s)
+                case _:
+                    raise NotImplementedError(f"no way to run {type(s).__name__}")
+
+    def launch(self, k: plan.Kernel) -> None:
+        printed = self.executable.printed[k]
+        arguments = []
+        for b, is_array in zip(printed.buffers, printed.arrays, strict=True):
+            memory, offset = self.place(b)
+            arguments.append(Argument(memory, offset, stored(b.dtype), max(b.size, 1), is_array))
+        function = self.executable._functions[k]
+        self.driver.launch(function, grid_of(k, self.executable.limits), printed.threads, arguments)
+
+    def library(self, s: plan.Library) -> None:
+        """Copy bytes: the one call that portable routines make."""
+        if s.call.symbol != "libm:memcpy":
+            raise NotImplementedError(f"no library for {s.call.symbol} on a GPU")
+        (target, source), count = s.offsets, int(s.call.args[2].attr)
+        places = []
+        for buffer, index in (target, source):
+            memory, offset = self.place(buffer)
+            places.append((memory, offset + index * itemsize(buffer.dtype)))
+        self.driver.copy(*places[0], *places[1], count)
+
+    def loop(self, s: plan.For) -> None:
+        count = s.extent if isinstance(s.extent, int) else int(self.scalar(s.extent))
+        if not count:
+            return
+        recorded = None
+        if count > 1 and all(isinstance(x, (plan.Kernel, plan.For)) for x in plan.walk(s.body)):
+            recorded = self.driver.record(lambda: self.steps(s.body))
+        for _ in range(count):
+            if recorded:
+                recorded()
+            else:
+                self.steps(s.body)
+
+    def scalar(self, slot: tuple[Buffer, int]) -> Any:
+        """A number that the device has left."""
+        buffer, index = slot
+        memory, offset = self.place(buffer)
+        return self.download(memory, offset, buffer.dtype, index, ())[()]
+
+    def download(
+        self, memory: Memory, offset: int, dtype: str, index: int, shape: tuple[int, ...]
+    ) -> np.ndarray:
+        place = offset + index * itemsize(dtype)
+        return self.driver.download(memory, place, shape, dtypes.canonical(dtype))
+
+    def host(self, s: plan.Host) -> None:
+        """Call Python with copies, and copy back what it gives."""
+        call = s.call
+        places = []
+        for (ref, _, dtype), (buffer, index) in zip(
+            (*call.inputs, *call.outputs), s.offsets, strict=True
+        ):
+            if buffer is not ref.buffer:
+                index = int(self.scalar((buffer, index)))
+            memory, offset = self.place(ref.buffer)
+            places.append((memory, offset + index * itemsize(dtype)))
+        count = len(call.inputs)
+        given = [
+            self.driver.download(memory, offset, shape, dtypes.canonical(dtype))
+            for (memory, offset), (_, shape, dtype) in zip(places, call.inputs, strict=False)
+        ]
+        results = call.callback(*given)
+        if not isinstance(results, (tuple, list)):
+            results = (results,)
+        for (memory, offset), (_, shape, dtype), x in zip(
+            places[count:], call.outputs, results, strict=True
+        ):
+            value = np.asarray(x, dtypes.canonical(dtype)).reshape(shape)
+            if value.size:
+                self.driver.upload(memory, offset, value)

@@ -1,0 +1,410 @@
+"""Prints kernels as Python source in the dialect of Numba-CUDA: one flat function each."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from fnx.core import scalar
+from fnx.core.fast_dataclasses import dataclass
+from fnx.core.scalar import Expr
+from fnx.lowering.ir import kernel, traversal
+from fnx.lowering.ir.kernel import Buffer, LoopKind, Stmt
+from fnx.lowering.ir.number_formats import KIND
+from fnx.lowering.math import expand
+from fnx.lowering.numba.expression_printer import Module, bare, stem_of
+from fnx.lowering.numba.program_printer import Code
+
+from . import combining, updates
+from . import scalar as forms
+from .plan import Kernel
+from .thresholds import Limits
+
+_WIDE = 76
+_SHUFFLED = frozenset("int32 uint32 int64 uint64 float32 float64".split())  # between lanes of a warp
+_WHOLE_WARP = "0xFFFFFFFF"
+_FORMULAS = {
+    "half_bits": ("float32", expand.half_bits),
+    "half_value": ("uint16", expand.half_value),
+    "bfloat_bits": ("float32", expand.bfloat_bits),
+    "bfloat_value": ("uint16", expand.bfloat_value),
+}
+TYPES = {d: f"numba.{d}" for d in forms.STORED} | {"bool": "numba.boolean"}
+TYPES |= {"float16": "numba.uint16", "bfloat16": "numba.uint16"}
+
+
+@dataclass(eq=False)
+class Printed:
+    """The source of a kernel: one function `name`, whose arguments are `buffers` in this order."""
+
+    name: str
+    source: str
+    buffers: list[Buffer]
+    arrays: list[bool]  # whether each is passed as an array, rather than as a pointer
+    threads: tuple[int, int]
+
+
+def printed(k: Kernel, limits: Limits) -> Printed:
+    """The source of a kernel."""
+    code = KernelCode(k, limits)
+    code.framed()
+    buffers = list(code.names)
+    name = "".join(c if c.isalnum() else "_" for c in k.name)
+    arguments = ", ".join(code.names[b] for b in buffers)
+    head = [f"def {name}({arguments}):"]
+    if k.note:
+        head.append(f'    """{k.note}"""')
+    source = "\n".join([*head, *code.arrays, *code.lines]) + "\n"
+    arrays = [b in k.atomic for b in buffers]
+    return Printed(name, source, buffers, arrays, _threads(k, limits))
+
+
+def _threads(k: Kernel, limits: Limits) -> tuple[int, int]:
+    if k.shape == "single":
+        return 1, 1
+    return limits.tile if k.shape == "tile" else (limits.threads, 1)
+
+
+def _uses(k: Kernel) -> Counter:
+    """How often each expression is an operand, anywhere in a kernel."""
+    uses: Counter = Counter()
+    seen: set[Expr] = set()
+    for stmt in traversal.statements(k.body):
+        stack = traversal.expressions(stmt)
+        uses.update(stack)
+        while stack:
+            e = stack.pop()
+            if e not in seen:
+                seen.add(e)
+                uses.update(e.args)
+                stack.extend(e.args)
+    return uses
+
+
+class KernelCode(Code):
+    """The function of a kernel: where each thread begins, then statements as in the other printer."""
+
+    def __init__(self, k: Kernel, limits: Limits):
+        super().__init__(Module(), _uses(k))
+        self.k, self.limits = k, limits
+        self.private: set[Buffer] = set()
+        self.arrays: list[str] = []  # of a thread, and those that a block shares
+
+    # --- names -----------------------------------------------------------------------------------
+
+    def buffer(self, b: Buffer) -> str:
+        if b.space in ("private", "shared"):
+            return self._own(b)
+        return super().buffer(b)
+
+    def _own(self, b: Buffer) -> str:
+        name = f"{b.name}_own" if b.space == "private" else b.name
+        if b not in self.private:
+            self.private.add(b)
+            where = "local" if b.space == "private" else "shared"
+            kind = "numba.uint8" if b.dtype == "bool" else TYPES[b.dtype]
+            self.arrays.append(f"    {name} = cuda.{where}.array({max(b.size, 1)}, {kind})")
+        return name
+
+    def named(self, e):  # type: ignore[no-untyped-def]
+        """Operands as names or numbers, for texts that say them more than once; or new variables."""
+        if isinstance(e, Expr):
+            return [t if a.op in ("const", "size", "literal") else self.assigned(t)
+                    for a, t in zip(e.args, self.operands(e, bare=False), strict=True)]  # fmt: skip
+        return super().named(e)
+
+    def evaluated(self, e: Expr) -> str:
+        if e.op in ("const", "size", "literal"):
+            return forms.ns.number(e, bare=False)
+        text = forms.form(e.op, e.args[0].dtype, e.dtype)(self, e)
+        return self.assigned(text) if self.uses[e] > 1 or len(text) > _WIDE else text
+
+    def formula(self, name: str, x: str = "") -> str:  # type: ignore[override]
+        """The conversion of a 16-bit format, written out."""
+        dtype, build = _FORMULAS[name]
+        given = scalar.var(dtype)
+        self.bind(given, self.assigned(x))
+        root = build(given)
+        self.uses[root] += 1
+        return self.inline(root)
+
+    # --- the frame -------------------------------------------------------------------------------
+
+    def framed(self) -> None:
+        for v, (buffer, place) in self.k.slots.items():
+            name = self.fresh(stem_of(v))
+            self.put(f"{name} = {self._slot(v, buffer, place)}")
+            self.bind(v, name)
+        for e, v in self.k.names.items():
+            if v in self.memo:
+                self.bind(e, self.memo[v])
+        frame = {"single": self._single, "flat": self._flat, "tile": self._tile, "block": self._block}
+        frame[self.k.shape]()
+
+    def _slot(self, v: Expr, buffer: Buffer, place: int) -> str:
+        text = f"{self.buffer(buffer)}[{place}]"
+        if v.dtype == "bool":
+            return f"({text} != 0)"
+        return forms.from_bits(self, text, v.dtype) if KIND[v.dtype] == "h" else text
+
+    def _single(self) -> None:
+        self.statements(self.k.body)
+        for v, (buffer, place) in self.k.stored.items():
+            self.store(kernel.Store(buffer, scalar.size(place), v))
+        if not self.lines:
+            self.put("pass")
+
+    def _over(self, loops: Sequence[tuple[str, str, str, str]], body: Sequence[Stmt]) -> None:
+        """Loops of a thread over its share: (index, first, end, step), then the body."""
+        for index, first, end, step in loops:
+            self.put(f"for {index} in range({first}, {end}, {step}):")
+            self.depth += 1
+        with self.scope():
+            self._bind_axes([x[0] for x in loops])
+            self.statements(body)
+        self.depth -= len(loops)
+
+    def _bind_axes(self, given: list[str]) -> None:
+        """The indices of all axes, of which the first ones may be one number."""
+        axes = self.k.axes
+        for i, _ in axes:
+            self.indices.add(i)
+        if not axes:
+            return
+        if len(given) == len(axes):
+            self.bind_all([i for i, _ in axes], given)
+            return
+        rest = given[0]
+        count = len(axes) - len(given) + 1  # how many the first one stands for
+        found: list[str] = []
+        for k in range(count - 1, 0, -1):
+            n = bare(self.index(axes[k][1]))
+            index, more = self.fresh("i"), self.fresh("i")
+            self.put(f"{index} = {rest} % {n}")
+            self.put(f"{more} = {rest} // {n}")
+            found, rest = [index, *found], more
+        self.bind_all([i for i, _ in axes], [rest, *found, *given[1:]])
+
+    def _total(self, axes: Sequence[tuple[Expr, Expr]]) -> str:
+        return " * ".join(f"({bare(self.index(n))})" for _, n in axes) if axes else "1"
+
+    def _size(self, axes: Sequence[tuple[Expr, Expr]]) -> str:
+        total = 1
+        for _, n in axes:
+            if n.op not in ("size", "const"):
+                return self._total(axes)
+            total *= int(n.attr)
+        return str(total)
+
+    def _flat(self) -> None:
+        start, step = "np.int64(cuda.grid(1))", "np.int64(cuda.gridsize(1))"
+        self._over([(self.fresh("i"), start, self._size(self.k.axes), step)], self.k.body)
+
+    def _tile(self) -> None:
+        *outer, last = self.k.axes
+        loops = [
+            (
+                self.fresh("i"),
+                f"np.int64(cuda.blockIdx.{d} * cuda.blockDim.{d} + cuda.threadIdx.{d})",
+                self._size(axes),
+                f"np.int64(cuda.gridDim.{d} * cuda.blockDim.{d})",
+            )
+            for d, axes in (("y", outer), ("x", [last]))
+        ]
+        self._over(loops, self.k.body)
+
+    def _block(self) -> None:
+        start, step = "np.int64(cuda.blockIdx.x)", "np.int64(cuda.gridDim.x)"
+        self.put("thread = np.int64(cuda.threadIdx.x)")
+        index = self.fresh("i")
+        self.put(f"for {index} in range({start}, {self._size(self.k.axes)}, {step}):")
+        self.depth += 1
+        with self.scope():
+            self._bind_axes([index])
+            for s in self.k.body:
+                self._of_block(s)
+            for v, (buffer, place) in self.k.stored.items():
+                self._of_block(kernel.Store(buffer, scalar.size(place), v))
+        self.depth -= 1
+
+    def _of_block(self, s: Stmt) -> None:
+        """A statement that all threads of a block meet: one of them stores, they share loops."""
+        if isinstance(s, kernel.Store):
+            self.put("if thread == 0:")
+            self.depth += 1
+            with self.scope():
+                self.store(s)
+            self.depth -= 1
+            self.kill(s.buffer)
+        else:
+            self.statements([s])
+        if traversal.all_writes(s):
+            self.put("cuda.syncthreads()")
+
+    def _share(self, s: kernel.Loop) -> None:
+        """The threads of a block share the iterations; carries are combined over all of them."""
+        extent, names = bare(self.index(s.extent)), self.named(s.carries)
+        operations = combining.operations(s) or []
+        neutral = [combining.identity(o, c.dtype) for o, c in zip(operations, s.carries, strict=True)]
+        self.set(names, neutral)
+        self.before(s)
+        index = self.fresh("i")
+        self.put(f"for {index} in range(thread, {extent}, {self.limits.threads}):")
+        self.depth += 1
+        with self.scope():
+            self.indices.add(s.index)
+            self.bind(s.index, index)
+            self.bind_all(s.carries, names)
+            self.statements(s.body)
+            self.set(names, s.yields)
+        self.depth -= 1
+        totals = [
+            self._total_of(o, n, c.dtype, e)
+            for o, n, c, e in zip(operations, names, s.carries, neutral, strict=True)
+        ]
+        starts = [e if e is not i else None for e, i in zip(s.init, neutral, strict=True)]
+        for o, name, c, start in zip(operations, totals, s.carries, starts, strict=True):
+            if start is None:
+                self.bind(c, name)
+                continue
+            found = scalar.var(c.dtype)
+            self.bind(found, name)
+            self.bind(c, self.assigned(self._once(combining.combined(o, start, found))))
+
+    def _once(self, e: Expr) -> str:
+        self.uses[e] += 1
+        return self.inline(e)
+
+    def _combine(self, op: str, a: str, b: str, dtype: str) -> str:
+        """The text of an operation on two names."""
+        x, y = scalar.var(dtype), scalar.var(dtype)
+        self.bind(x, a)
+        self.bind(y, b)
+        return self._once(combining.combined(op, x, y))
+
+    def _total_of(self, op: str, name: str, dtype: str, neutral: Expr) -> str:
+        """What the values of all threads of a block combine to, known to each of them."""
+        threads = self.limits.threads
+        warp = min(threads, 32)
+        array = self.fresh("shared")
+        kind = "numba.float32" if KIND[dtype] == "h" else TYPES[dtype]
+        if dtype not in _SHUFFLED:
+            self.arrays.append(f"    {array} = cuda.shared.array({threads}, {kind})")
+            self._tree(op, name, dtype, array)
+            return self._read(array, "0")
+        self._shuffled(op, name, dtype, warp // 2)
+        if threads == warp:
+            return name
+        count = threads // warp
+        self.arrays.append(f"    {array} = cuda.shared.array({count}, {kind})")
+        self.put("if thread % 32 == 0:")
+        self.put(f"    {array}[thread // 32] = {name}")
+        self.put("cuda.syncthreads()")
+        self.put(f"{name} = {array}[thread % {count}]")
+        self._shuffled(op, name, dtype, count // 2)
+        self.put("cuda.syncthreads()")
+        return name
+
+    def _shuffled(self, op: str, name: str, dtype: str, distance: int) -> None:
+        while distance:
+            other = self.fresh("t")
+            self.put(f"{other} = cuda.shfl_xor_sync({_WHOLE_WARP}, {name}, {distance})")
+            self.put(f"{name} = {bare(self._combine(op, name, other, dtype))}")
+            distance //= 2
+
+    def _tree(self, op: str, name: str, dtype: str, array: str) -> None:
+        self.put(f"{array}[thread] = {name}")
+        self.put("cuda.syncthreads()")
+        distance = self.limits.threads // 2
+        while distance:
+            self.put(f"if thread < {distance}:")
+            self.depth += 1
+            with self.scope():
+                a, b = (self.assigned(f"({array}[{at}])") for at in ("thread", f"thread + {distance}"))
+                self.put(f"{array}[thread] = {bare(self._combine(op, a, b, dtype))}")
+            self.depth -= 1
+            self.put("cuda.syncthreads()")
+            distance //= 2
+
+    def _read(self, array: str, at: str) -> str:
+        name = self.assigned(f"({array}[{at}])")
+        self.put("cuda.syncthreads()")
+        return name
+
+    # --- statements that differ ------------------------------------------------------------------
+
+    def store(self, s: kernel.Store) -> None:
+        index, value = self.index(s.index), self.value(s.value)
+        value = self._kept(value, s.buffer.dtype)
+        self.put(f"{self.buffer(s.buffer)}[{bare(index)}] = {bare(value)}")
+        self.kill(s.buffer)
+
+    def atomic(self, s: updates.Atomic) -> None:
+        index, value = self.index(s.index), self.value(s.value)
+        self.put(f"cuda.atomic.{s.op}({self.buffer(s.buffer)}, {bare(index)}, {bare(value)})")
+        self.kill(s.buffer)
+
+    def _kept(self, value: str, dtype: str) -> str:
+        """A value as it lies in memory."""
+        if dtype == "bool":
+            return f"(np.uint8(1) if {value} else np.uint8(0))"
+        return forms.to_bits(self, value, dtype) if KIND[dtype] == "h" else value
+
+    def loop(self, s: kernel.Loop) -> None:
+        if s.kind is LoopKind.THREAD:
+            self._share(s)
+            return
+        if s.extent.op in ("size", "const") and s.extent.attr == 1 and not s.carries:
+            with self.scope():
+                self.bind(s.index, "np.int64(0)")
+                self.statements(s.body)
+            return
+        super().loop(s)
+
+    def copy(self, s: kernel.Copy) -> None:
+        count = bare(self.index(s.count))
+        target, source = self.index(s.destination.index), self.index(s.source.index)
+        to, of = self.buffer(s.destination.buffer), self.buffer(s.source.buffer)
+        k = self.fresh("k")
+        self.put(f"for {k} in range({count}):")
+        self.put(f"    {to}[{target} + {k}] = {of}[{source} + {k}]")
+        self.kill(s.destination.buffer)
+
+    def transpose(self, s: kernel.Transpose) -> None:
+        target, source = self.index(s.destination.index), self.index(s.source.index)
+        to, of = self.buffer(s.destination.buffer), self.buffer(s.source.buffer)
+        down, across = map(self.index, s.apart)
+        k, j = self.fresh("k"), self.fresh("k")
+        self.put(f"for {k} in range({s.rows}):")
+        self.put(f"    for {j} in range({s.columns}):")
+        place = f"{to}[{target} + {k} * {down} + {j}]"
+        self.put(f"        {place} = {of}[{source} + {j} * {across} + {k}]")
+        self.kill(s.destination.buffer)
+
+    def fill(self, s: kernel.Fill) -> None:
+        count, value = bare(self.index(s.count)), self.value(s.value)
+        first = self.index(s.destination.index)
+        value = self._kept(value, s.destination.buffer.dtype)
+        k = self.fresh("k")
+        self.put(f"for {k} in range({count}):")
+        self.put(f"    {self.buffer(s.destination.buffer)}[{first} + {k}] = {bare(value)}")
+        self.kill(s.destination.buffer)
+
+    def statements(self, body: Sequence[Stmt]) -> None:
+        for stmt in body:
+            _PRINT[type(stmt)](self, stmt)
+
+
+_PRINT = {
+    kernel.Eval: KernelCode.eval,
+    kernel.Let: KernelCode.let,
+    kernel.Store: KernelCode.store,
+    kernel.Loop: KernelCode.loop,
+    kernel.While: KernelCode.while_,
+    kernel.If: KernelCode.if_,
+    kernel.Copy: KernelCode.copy,
+    kernel.Transpose: KernelCode.transpose,
+    kernel.Fill: KernelCode.fill,
+    kernel.Nest: KernelCode.nest,
+    updates.Atomic: KernelCode.atomic,
+}
+
+__all__ = ["LoopKind", "Printed", "printed"]

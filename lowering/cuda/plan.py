@@ -1,0 +1,116 @@
+"""The plan of a program: what the host does, step by step, and the kernels that it launches."""
+
+from collections.abc import Iterator
+from dataclasses import field
+from typing import Literal
+
+from fnx.core.fast_dataclasses import dataclass
+from fnx.core.scalar import Expr
+from fnx.lowering.ir.kernel import Buffer, CallHost, CallLibrary, Program, Stmt
+
+Shape = Literal["single", "flat", "tile", "block"]
+
+
+class Step:
+    """Base of all steps."""
+
+
+@dataclass(eq=False)
+class Kernel(Step):
+    """Statements that threads of a GPU run.
+
+    single: one thread. flat: the iterations of `axes` (index, extent) are dealt out to all threads.
+    tile: those of the last two axes to blocks of two dimensions. block: those of `axes` to blocks, and
+    within a block loops of kind THREAD to its threads. `atomic` are buffers that are added to in any
+    order. `names` are values that were computed before: how statements here refer to what memory no
+    longer holds.
+    """
+
+    name: str
+    shape: Shape
+    axes: list[tuple[Expr, Expr]]
+    body: list[Stmt]
+    note: str = ""
+    atomic: list[Buffer] = field(default_factory=list)
+    names: dict[Expr, Expr] = field(default_factory=dict)
+    slots: dict[Expr, tuple[Buffer, int]] = field(default_factory=dict)  # what it reads of before
+    stored: dict[Expr, tuple[Buffer, int]] = field(default_factory=dict)  # what others read of it
+
+
+@dataclass(eq=False)
+class Host(Step):
+    """A call of Python with copies of arrays; `offsets` are where they begin, once they are known."""
+
+    call: CallHost
+    offsets: list[tuple[Buffer, int]]
+
+
+@dataclass(eq=False)
+class Library(Step):
+    """A call of a library of the vendor's on our memory; `offsets` as in Host."""
+
+    call: CallLibrary
+    offsets: list[tuple[Buffer, int]]
+
+
+@dataclass(eq=False)
+class For(Step):
+    """Steps as often as a number says: known, or in a slot of memory. The device counts by itself."""
+
+    extent: int | tuple[Buffer, int]
+    body: list[Step]
+
+
+@dataclass(eq=False)
+class While(Step):
+    """`before`, and as long as it leaves True in a slot, `body`."""
+
+    before: list[Step]
+    condition: tuple[Buffer, int]
+    body: list[Step]
+
+
+@dataclass(eq=False)
+class If(Step):
+    """One of two lists of steps, as a slot says."""
+
+    condition: tuple[Buffer, int]
+    then: list[Step]
+    orelse: list[Step]
+
+
+@dataclass(eq=False)
+class Plan:
+    """Steps on the buffers of a program; `slots` hold scalars between kernels, in the workspace."""
+
+    program: Program
+    steps: list[Step]
+    slots: list[Buffer]
+    workspace: int
+    notes: list[str] = field(default_factory=list)
+
+    def kernels(self) -> list[Kernel]:
+        return [s for s in walk(self.steps) if isinstance(s, Kernel)]
+
+    def count(self, kind: type) -> int:
+        return sum(isinstance(s, kind) for s in walk(self.steps))
+
+
+def walk(steps: list[Step]) -> Iterator[Step]:
+    """All steps, outer ones first."""
+    for s in steps:
+        yield s
+        for block in blocks(s):
+            yield from walk(block)
+
+
+def blocks(step: Step) -> list[list[Step]]:
+    """The lists of steps inside of one."""
+    match step:
+        case For():
+            return [step.body]
+        case While():
+            return [step.before, step.body]
+        case If():
+            return [step.then, step.orelse]
+    return []

@@ -1,0 +1,243 @@
+"""Reductions and cumulative reductions: by the threads of a block, in two stages, in three passes.
+
+All of them combine in an order that the sizes alone decide: the same bits from run to run.
+Source: Harris 2007 (reductions with warp shuffles); Sengupta et al. 2007 (reduce, scan, scan again).
+"""
+
+from typing import TYPE_CHECKING
+
+from fnx.core import scalar
+from fnx.core.scalar import Expr
+from fnx.lowering.ir import affine, traversal
+from fnx.lowering.ir.expressions import replacing
+from fnx.lowering.ir.kernel import Eval, Let, Loop, LoopKind, Stmt, Store
+
+from . import combining, independence
+
+if TYPE_CHECKING:
+    from .schedule import Scheduler
+
+Axes = list[tuple[Expr, Expr]]
+
+
+def whole(scheduler: "Scheduler", s: Loop, name: str, note: str) -> bool:
+    """A loop with carries that no loop is around."""
+    if s.extent.op not in ("size", "const"):
+        return False
+    return scheduled(scheduler, [], [s], name, note) or _scan(scheduler, [], [s], name, note)
+
+
+def scheduled(scheduler: "Scheduler", axes: Axes, body: list[Stmt], name: str, note: str) -> bool:
+    """Make kernels of independent iterations with loops inside; False where one thread each is best."""
+    limits = scheduler.limits
+    count = _count(axes)
+    loops = [x for x in body if isinstance(x, Loop)]
+    if not loops or not all(isinstance(x, (Let, Eval, Store, Loop)) for x in body):
+        return False
+    if any(b.space == "private" for b in traversal.buffers(body)):
+        return False
+    if axes and count < limits.rows and _scan(scheduler, axes, body, name, note):
+        return True
+    if any(_shared_out(x, scheduler) is None for x in loops):
+        return False
+    terms = max(independence.extent(x) for x in loops)
+    by_columns = bool(axes) and not any(_is_along(x.index, x) for x in loops)
+    if terms >= limits.split and count * limits.threads <= limits.blocks * limits.tile[0]:
+        if _split(scheduler, axes, body, by_columns, name, note):
+            return True
+    if terms < limits.row if not axes or count >= limits.parallel else terms < limits.parallel:
+        return False
+    if by_columns and count >= limits.parallel or count >= limits.rows and terms < limits.split:
+        return False
+    new = [_shared_out(x, scheduler) if isinstance(x, Loop) else x for x in body]
+    scheduler.launch("block", axes, new, name, note)
+    return True
+
+
+def _count(axes: Axes) -> int:
+    total = 1
+    for _, n in axes:
+        total *= max(traversal.extent(n), 1)
+    return total
+
+
+def _is_along(index: Expr, loop: Loop) -> bool:
+    """Whether something is read side by side along a loop."""
+    return any(
+        e.op == "load" and affine.is_along(e.args[0], index)
+        for e in [*traversal.nodes(loop.body), *_nodes(loop.yields)]
+    )
+
+
+def _nodes(roots: list[Expr]) -> list[Expr]:
+    seen: dict[Expr, None] = {}
+    stack = list(roots)
+    while stack:
+        e = stack.pop()
+        if e not in seen:
+            seen[e] = None
+            stack.extend(e.args)
+    return list(seen)
+
+
+def _shared_out(s: Loop, scheduler: "Scheduler") -> Loop | None:
+    """A loop whose iterations the threads of a block share; None if they cannot."""
+    if s.extent.op not in ("size", "const") or s.extent.attr < 1:
+        return None
+    if s.carries and (combining.operations(s) is None or combining.sees_carries(s)):
+        return None
+    plain = Loop(s.index, s.extent, s.body)
+    if not independence.parallel([plain], s.body, scheduler.halves):
+        return None
+    return Loop(
+        s.index, s.extent, s.body, s.carries, s.init, s.yields,
+        kind=LoopKind.THREAD, reassociate=s.reassociate, reverse=s.reverse,
+    )  # fmt: skip
+
+
+# --- two stages -------------------------------------------------------------------------------
+
+
+def _alone(body: list[Stmt]) -> tuple[list[Stmt], Loop, list[Stmt]] | None:
+    """The one loop of a body, what is before it (values only) and what is after."""
+    places = [k for k, s in enumerate(body) if isinstance(s, Loop)]
+    if len(places) != 1:
+        return None
+    k = places[0]
+    before, loop = body[:k], body[k]
+    assert isinstance(loop, Loop)
+    if not all(isinstance(s, (Let, Eval)) for s in before):
+        return None
+    if not all(type(s) in traversal.REWRITTEN for s in traversal.statements(loop.body)):
+        return None
+    return before, loop, body[k + 1 :]
+
+
+def _split(
+    scheduler: "Scheduler", axes: Axes, body: list[Stmt], by_columns: bool, name: str, note: str
+) -> bool:
+    """Parts of a reduction by threads or blocks of their own, and then the parts."""
+    found = _alone(body)
+    if found is None or not found[1].carries:
+        return False
+    before, s, after = found
+    n, limits = independence.extent(s), scheduler.limits
+    most = max(limits.parts if not by_columns else limits.rows // max(_count(axes), 1), 2)
+    length = max(-(-n // min(most, limits.parts)), 1 if by_columns else limits.threads)
+    count = -(-n // length)
+    if count < 2:
+        return False
+    part, within = scalar.counter("p", count), scalar.counter("j", length)
+    chunk = _chunk(s, part, within, count, length)
+    chunk.kind = LoopKind.SERIAL if by_columns else LoopKind.THREAD
+    operations = combining.operations(s)
+    assert operations is not None
+    chunk.init = [combining.identity(o, c.dtype) for o, c in zip(operations, s.carries, strict=True)]
+    rows = _count(axes)
+    row = _linear(axes)
+    buffers = [scheduler.temporary(c.dtype, rows * count) for c in s.carries]
+
+    def place(p: Expr) -> Expr:
+        if by_columns:
+            return scalar.add(scalar.mul(p, scalar.size(rows)), row)
+        return scalar.add(scalar.mul(row, scalar.size(count)), p)
+
+    stores = [Store(b, place(part), c) for b, c in zip(buffers, chunk.carries, strict=True)]
+    first: Axes = [(part, scalar.size(count))]
+    first = [*first, *axes] if by_columns else [*axes, *first]
+    shape = "flat" if by_columns else "block"
+    scheduler.launch(shape, first, [*before, chunk, *stores], name, f"{note}, in parts")
+    j = scalar.counter("j", count)
+    terms = [scalar.load(b, place(j), b.dtype) for b in buffers]
+    yields = [
+        combining.combined(o, c, t) for o, c, t in zip(operations, s.carries, terms, strict=True)
+    ]
+    again = Loop(j, scalar.size(count), [], s.carries, s.init, yields, reassociate=True)
+    again.kind = LoopKind.SERIAL if by_columns else LoopKind.THREAD
+    scheduler.launch(shape, axes, [*before, again, *after], name, f"{note}, the parts")
+    return True
+
+
+def _linear(axes: Axes) -> Expr:
+    """The number of an iteration among all those of axes."""
+    sizes = tuple(int(n.attr) for _, n in axes)
+    return scalar.linear_index(tuple(i for i, _ in axes), sizes)
+
+
+def _chunk(s: Loop, part: Expr, within: Expr, count: int, length: int) -> Loop:
+    """The iterations of a part of a loop, in the order in which it runs, with carries of their own."""
+    n = independence.extent(s)
+    start = scalar.mul(part, scalar.size(length))
+    extent = scalar.size(length)
+    if n % length:
+        extent = scalar.apply("min", extent, scalar.sub(scalar.size(n), start))
+    place = scalar.add(start, within)
+    if s.reverse:
+        place = scalar.sub(scalar.size(n - 1), place)
+    carries = [scalar.var(c.dtype, "a") for c in s.carries]
+    anew = replacing({s.index: place, **dict(zip(s.carries, carries, strict=True))})
+    body = [_renamed(x, anew) for x in s.body]
+    yields = [anew(e) for e in s.yields]
+    return Loop(within, extent, body, carries, [], yields, reassociate=s.reassociate)
+
+
+def _renamed(s: Stmt, anew) -> Stmt:  # type: ignore[no-untyped-def]
+    return traversal.rewritten(s, anew)
+
+
+# --- cumulative reductions ---------------------------------------------------------------------
+
+
+def _scan(scheduler: "Scheduler", axes: Axes, body: list[Stmt], name: str, note: str) -> bool:
+    """What each part adds up to, where each part begins, and each part again from there."""
+    if len(body) != 1 or not isinstance(body[0], Loop):
+        return False
+    s, limits = body[0], scheduler.limits
+    found = _alone(body)
+    if found is None or not s.carries or s.extent.op not in ("size", "const"):
+        return False
+    n, operations = independence.extent(s), combining.associative(s)
+    plain = Loop(s.index, s.extent, s.body)
+    if n < limits.scan or operations is None or _count(axes) * n < limits.parallel:
+        return False
+    if any(isinstance(x, Loop) for x in s.body) or not combining.sees_carries(s):
+        return False
+    if not independence.parallel([plain], s.body, scheduler.halves):
+        return False
+    length = max(limits.scan_part, -(-n * _count(axes) // (limits.blocks * limits.threads)))
+    count = -(-n // length)
+    buffers = [scheduler.temporary(c.dtype, _count(axes) * count) for c in s.carries]
+    row = _linear(axes)
+
+    def place(p: Expr) -> Expr:
+        return scalar.add(scalar.mul(row, scalar.size(count)), p)
+
+    _totals(scheduler, axes, s, operations, buffers, place, count, length, name, note)
+    j = scalar.counter("j", count)
+    terms = [scalar.var(c.dtype, "t") for c in s.carries]
+    loads = [scalar.load(b, place(j), b.dtype) for b in buffers]
+    inner: list[Stmt] = [Let(terms, loads)]
+    inner += [Store(b, place(j), c) for b, c in zip(buffers, s.carries, strict=True)]
+    yields = [combining.combined(o, c, t) for o, c, t in zip(operations, s.carries, terms, strict=True)]
+    starts: Stmt = Loop(j, scalar.size(count), inner, s.carries, s.init, yields)
+    for index, extent in reversed(axes):
+        starts = Loop(index, extent, [starts])
+    scheduler.statement(starts, name, f"{note}, where parts begin")
+    part, within = scalar.counter("p", count), scalar.counter("j", length)
+    again = _chunk(s, part, within, count, length)
+    again.init = [scalar.load(b, place(part), b.dtype) for b in buffers]
+    scheduler.launch(
+        "flat", [*axes, (part, scalar.size(count))], [again], name, f"{note}, part by part"
+    )
+    return True
+
+
+def _totals(scheduler, axes, s, operations, buffers, place, count, length, name, note):  # type: ignore[no-untyped-def]
+    """What each part of a cumulative reduction adds up to."""
+    part, within = scalar.counter("p", count), scalar.counter("j", length)
+    chunk = _chunk(s, part, within, count, length)
+    chunk.body = [x for x in chunk.body if isinstance(x, (Let, Eval))]
+    chunk.init = [combining.identity(o, c.dtype) for o, c in zip(operations, s.carries, strict=True)]
+    stores = [Store(b, place(part), c) for b, c in zip(buffers, chunk.carries, strict=True)]
+    axes = [*axes, (part, scalar.size(count))]
+    scheduler.launch("flat", axes, [chunk, *stores], name, f"{note}, parts")

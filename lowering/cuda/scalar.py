@@ -1,0 +1,286 @@
+"""Scalar expressions in the dialect of Python that becomes one flat kernel: no functions of our own.
+
+Every number has its dtype, every result is cast to its own. `math` and `libdevice` are the vendor's
+elementary functions; what they lack is written out where it stands (lowering/math). The simulator runs
+the same text with functions of NumPy's under these names (`simulator.py`).
+"""
+
+from collections.abc import Callable
+
+from fnx.core import scalar
+from fnx.core.scalar import Expr
+from fnx.lowering.ir.number_formats import BYTES, KIND, PART
+from fnx.lowering.math import expand
+from fnx.lowering.numba import scalar as ns
+from fnx.lowering.numba.scalar import NUMPY, STORED
+
+Form = Callable
+
+# Functions of the vendor's for float64, those of float32 end in f.
+_LIBDEVICE = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round_even": "rint"}
+_MATH = (
+    "exp expm1 log log1p log2 log10 sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh "
+    "erf erfc"
+).split()
+_LIBDEVICE_FUNCTIONS = {"exp2": "exp2", "cbrt": "cbrt"}
+LIBRARY = frozenset([*_MATH, *_LIBDEVICE_FUNCTIONS, "atan2", "pow"])
+
+_BITS = {
+    ("float64", "int64"): "double_as_longlong",
+    ("int64", "float64"): "longlong_as_double",
+    ("float32", "int32"): "float_as_int",
+    ("int32", "float32"): "int_as_float",
+}
+
+
+def _libdevice(name: str, dtype: str) -> str:
+    return f"libdevice.{name}{'' if dtype == 'float64' else 'f'}"
+
+
+def _rounding(p, e: Expr) -> str:
+    (x,) = p.operands(e, bare=False)
+    return f"{_libdevice(_LIBDEVICE[e.op], e.dtype)}({x})"
+
+
+def _sqrt(p, e: Expr) -> str:
+    return f"math.sqrt({p.operands(e, bare=False)[0]})"
+
+
+def _remainder(p, e: Expr) -> str:
+    return f"math.fmod({', '.join(p.operands(e, bare=False))})"
+
+
+def _math(p, e: Expr) -> str:
+    name = {"pow": "pow", "atan2": "atan2"}.get(e.op, e.op)
+    return f"math.{name}({', '.join(p.operands(e, bare=False))})"
+
+
+def _library(p, e: Expr) -> str:
+    name = _LIBDEVICE_FUNCTIONS[e.op]
+    return f"{_libdevice(name, e.dtype)}({p.operands(e, bare=False)[0]})"
+
+
+def _fma(p, e: Expr) -> str:
+    return f"{_libdevice('fma', e.dtype)}({', '.join(p.operands(e, bare=False))})"
+
+
+def _is_finite(p, e: Expr) -> str:
+    return f"math.isfinite({p.operands(e, bare=False)[0]})"
+
+
+def _abs(p, e: Expr) -> str:
+    (x,) = p.operands(e, bare=False)
+    return x if KIND[e.dtype] in "ub" else f"{NUMPY[e.dtype]}(abs({x}))"
+
+
+def _extreme(p, e: Expr) -> str:
+    """NaN if one is NaN; of two zeros the one whose sign counts."""
+    a, b = p.named(e)
+    if e.op == "max":
+        zero, beyond = f"{a} + {b}", ">"
+    else:
+        zero, beyond = f"-(-{a} + -{b})", "<"
+    zero = f"(({zero}) if ({a} == {b} and {a} == {NUMPY[e.dtype]}(0.0)) else {b})"
+    return f"({a} if ({a} != {a} or {a} {beyond} {b}) else {zero})"
+
+
+def _int_extreme(p, e: Expr) -> str:
+    a, b = p.named(e)
+    return f"({a} if {a} {'>' if e.op == 'max' else '<'} {b} else {b})"
+
+
+def _division(p, e: Expr) -> str:
+    """Towards zero; by zero gives all ones, and the remainder the dividend."""
+    divisor = e.args[1]
+    if divisor.op == "size" and divisor.attr > 0 and p.is_index(e.args[0]):
+        a, b = p.operands(e)
+        return f"({a} {'//' if e.op == 'div' else '%'} {b})"
+    a, b = p.named(e)
+    t = NUMPY[e.dtype]
+    ones = f"{t}({-1 if e.dtype[0] == 'i' else (1 << 8 * BYTES[e.dtype]) - 1})"
+    safe = p.assigned(f"({b} if {b} != {t}(0) else {t}(1))")
+    quotient = p.assigned(f"{t}({a} // {safe})")
+    if e.dtype[0] == "i":
+        inexact = f"{t}({quotient} * {safe}) != {a} and ({a} < {t}(0)) != ({safe} < {t}(0))"
+        quotient = p.assigned(f"({t}({quotient} + {t}(1)) if {inexact} else {quotient})")
+    if e.op == "div":
+        return f"({quotient} if {b} != {t}(0) else {ones})"
+    return f"({t}({a} - {t}({quotient} * {safe})) if {b} != {t}(0) else {a})"
+
+
+def _shift(p, e: Expr) -> str:
+    a, b = p.named(e)
+    t, width = NUMPY[e.dtype], 8 * BYTES[e.dtype]
+    unsigned = f"np.uint{width}"
+    known = e.args[1].op == "const" and 0 <= e.args[1].attr < width
+    amount = f"{unsigned}({b})"
+    if e.op == "shift_right_arithmetic":
+        if e.dtype[0] == "u":
+            a = f"np.int{width}({a})"
+        top = f"np.int{width}({width - 1})"
+        inside = f"(np.int{width}({b}) if {_in_range(b, e.dtype, width)} else {top})"
+        return f"{t}({a} >> {f'np.int{width}({b})' if known else inside})"
+    symbol = "<<" if e.op == "shift_left" else ">>"
+    if known:
+        return f"{t}({unsigned}({unsigned}({a}) {symbol} {amount}))"
+    inside = _in_range(b, e.dtype, width)
+    amount = p.assigned(f"({amount} if {inside} else {unsigned}(0))")
+    return f"({t}({unsigned}({unsigned}({a}) {symbol} {amount})) if {inside} else {t}(0))"
+
+
+def _in_range(b: str, dtype: str, width: int) -> str:
+    t = NUMPY[dtype]
+    low = "" if dtype[0] == "u" else f"{b} >= {t}(0) and "
+    return f"({low}{b} < {t}({width}))"
+
+
+def _wide(x: str, dtype: str) -> str:
+    """The bits of an integer, as the last ones of an int64."""
+    return f"np.int64(np.uint{8 * BYTES[dtype]}({x}))"
+
+
+def _popcount(p, e: Expr) -> str:
+    (x,) = p.operands(e, bare=False)
+    return f"{NUMPY[e.dtype]}(libdevice.popcll({_wide(x, e.dtype)}))"
+
+
+def _clz(p, e: Expr) -> str:
+    (x,) = p.operands(e, bare=False)
+    width = 8 * BYTES[e.dtype]
+    return f"{NUMPY[e.dtype]}(np.int64(libdevice.clzll({_wide(x, e.dtype)})) - np.int64({64 - width}))"
+
+
+def _cast(p, e: Expr) -> str:
+    (x,) = p.operands(e, bare=False)
+    source, target = e.args[0].dtype, e.dtype
+    a, b = KIND[source], KIND[target]
+    t = NUMPY[target]
+    if b == "b":
+        return f"({x} != {NUMPY[source]}(0))" if a != "b" else x
+    if b == "h":
+        return x if a == "b" and False else to_half(p, e.args[0], x, target)
+    if a in "fh" and b in "iu":
+        return _from_float(p, e, x)
+    if a == "h" and target == "float32":
+        return x
+    if a == "b":
+        return f"({t}(1) if {x} else {t}(0))"
+    return f"{t}({x})"
+
+
+def _from_float(p, e: Expr, x: str) -> str:
+    """The integer next to zero; numbers out of range give the last one, NaN zero."""
+    target = e.dtype
+    t, width, signed = NUMPY[target], 8 * BYTES[target], target[0] == "i"
+    low, high = (-(1 << (width - 1)), (1 << (width - 1)) - 1) if signed else (0, (1 << width) - 1)
+    x = p.assigned(x)
+    f = NUMPY[e.args[0].dtype]
+    rest = f"({t}({high}) if {x} >= {f}({float(high + 1)!r}) else {t}({x}))"
+    if signed and width == 64:
+        low_text = f"{t}({low + 1}) - {t}(1)"
+        rest = f"({low_text} if {x} <= {f}({float(low)!r}) else {rest})"
+    else:
+        rest = f"({t}({low}) if {x} <= {f}({float(low)!r}) else {rest})"
+    return f"({t}(0) if {x} != {x} else {rest})"
+
+
+def to_half(p, e: Expr, x: str, dtype: str) -> str:
+    """A float32 rounded to a 16-bit format, as float32."""
+    if e.dtype == "bool":
+        return f"(np.float32(1.0) if {x} else np.float32(0.0))"
+    return p.formula("half_value" if dtype == "float16" else "bfloat_value", to_bits(p, x, dtype))
+
+
+def to_bits(p, x: str, dtype: str) -> str:
+    return p.formula("half_bits" if dtype == "float16" else "bfloat_bits", x)
+
+
+def from_bits(p, x: str, dtype: str) -> str:
+    return p.formula("half_value" if dtype == "float16" else "bfloat_value", x)
+
+
+def _bitcast(p, e: Expr) -> str:
+    (x,) = p.operands(e, bare=False)
+    source, target = e.args[0].dtype, e.dtype
+    if source == target:
+        return x
+    if KIND[source] == "h":
+        x, source = to_bits(p, x, source), "uint16"
+    if KIND[target] == "h":
+        return from_bits(p, x if source == "uint16" else f"np.uint16({x})", target)
+    if target == "bool":
+        return f"({x} != {NUMPY[source]}(0))"
+    if source == "bool":
+        return f"({NUMPY[target]}(1) if {x} else {NUMPY[target]}(0))"
+    if KIND[source] == "f":
+        signed = f"int{8 * BYTES[source]}"
+        x = f"libdevice.{_BITS[source, signed]}({x})"
+        return x if target == signed else f"{NUMPY[target]}({x})"
+    if KIND[target] == "f":
+        signed = f"int{8 * BYTES[target]}"
+        x = x if source == signed else f"np.{signed}({x})"
+        return f"libdevice.{_BITS[signed, target]}({x})"
+    return f"{NUMPY[target]}({x})"
+
+
+def _load(p, e: Expr) -> str:
+    text = f"{p.buffer(e.attr)}[{p.operands(e)[0]}]"
+    if e.dtype == "bool":
+        return f"({text} != 0)"
+    return from_bits(p, text, e.dtype) if KIND[e.dtype] == "h" else text
+
+
+def _function(p, e: Expr) -> str:
+    return p.inline(expand.body(e.op, e.args[0].dtype, list(e.args)))
+
+
+def _derived(p, e: Expr) -> str:
+    return p.inline(expand.derived(e))
+
+
+_FORMS: dict[str, dict[str, Form]] = {
+    "div": {"iu": _division},
+    "rem": {"f": _remainder, "iu": _division},
+    "abs": {"biufh": _abs},
+    "max": {"fh": _extreme, "iu": _int_extreme},
+    "min": {"fh": _extreme, "iu": _int_extreme},
+    **{op: {"fh": _rounding} for op in _LIBDEVICE},
+    "sqrt": {"f": _sqrt},
+    "fma": {"f": _fma},
+    **{op: {"iu": _shift} for op in ("shift_left", "shift_right_logical", "shift_right_arithmetic")},
+    "population_count": {"iu": _popcount},
+    "clz": {"iu": _clz},
+    "is_finite": {"fh": _is_finite},
+    "bitcast": {"biufh": _bitcast},
+    **{op: {"f": _math} for op in [*_MATH, "atan2", "pow"]},
+    **{op: {"f": _library} for op in _LIBDEVICE_FUNCTIONS},
+}
+_SHARED = frozenset(
+    "add sub mul div neg floor ceil trunc round_even max min and or xor not real imag complex conj "
+    "eq ne lt le gt ge select".split()
+)
+
+
+def form(op: str, dtype: str, result: str) -> Form:
+    """How an operation on operands of a dtype is printed."""
+    if op == "load":
+        return _load
+    if op == "cast":
+        if dtype in PART or result in PART:
+            return _derived
+        if KIND[result] == "h" and dtype != "float32" and KIND[dtype] not in "bh":
+            return _derived
+        return _cast
+    for kinds, how in _FORMS.get(op, {}).items():
+        if KIND[dtype] in kinds:
+            return how
+    if expand.is_function(op, dtype):
+        return _function
+    if expand.is_derived(op, dtype):
+        return _derived
+    if op in _SHARED:
+        return ns.form(op, dtype, result)
+    raise NotImplementedError(f"there is no code for {op} on {dtype} for CUDA")
+
+
+__all__ = ["LIBRARY", "NUMPY", "STORED", "form", "to_bits"]

@@ -1,0 +1,82 @@
+"""The driver of Numba's CUDA simulator: threads of Python on memory of the host."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import simulator
+from .driver import Argument
+from .kernel_printer import Printed
+
+
+class HostMemory:
+    """Bytes of the host that stand for the device's."""
+
+    def __init__(self, nbytes: int, count: dict[str, int]):
+        self.nbytes, self._count = nbytes, count
+        # Not zero: what nobody has written is to be seen.
+        self.bytes = np.full(max(nbytes, 16), 0xAB, np.uint8)
+        self.address = self.bytes.ctypes.data
+        count["bytes_in_use"] += nbytes
+        count["peak_bytes_in_use"] = max(count["peak_bytes_in_use"], count["bytes_in_use"])
+        count["num_allocs"] += 1
+
+    def __del__(self) -> None:
+        self._count["bytes_in_use"] -= self.nbytes
+
+
+class SimulatedDriver:
+    """Runs kernels in the simulator."""
+
+    name = "simulator"
+
+    def __init__(self) -> None:
+        self._stats = {"bytes_in_use": 0, "peak_bytes_in_use": 0, "num_allocs": 0}
+
+    def allocate(self, nbytes: int) -> HostMemory:
+        return HostMemory(nbytes, self._stats)
+
+    def upload(self, memory: Any, offset: int, array: np.ndarray) -> None:
+        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        memory.bytes[offset : offset + data.size] = data
+
+    def download(self, memory: Any, offset: int, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        dtype = np.dtype(dtype)
+        nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        return memory.bytes[offset : offset + nbytes].copy().view(dtype).reshape(shape)
+
+    def copy(self, target: Any, to: int, source: Any, start: int, nbytes: int) -> None:
+        target.bytes[to : to + nbytes] = source.bytes[start : start + nbytes]
+
+    def load(self, printed: Printed) -> Any:
+        from numba import cuda
+
+        space = dict(simulator.names())
+        exec(compile(printed.source, f"<{printed.name}>", "exec"), space)
+        return cuda.jit(space[printed.name])
+
+    def launch(
+        self,
+        function: Any,
+        grid: tuple[int, int],
+        block: tuple[int, int],
+        arguments: Sequence[Argument],
+    ) -> None:
+        from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
+
+        given = []
+        for a in arguments:
+            dtype = np.dtype(a.dtype)
+            part = a.memory.bytes[a.offset : a.offset + a.size * dtype.itemsize]  # type: ignore[attr-defined]
+            given.append(FakeCUDAArray(part.view(dtype)))
+        function[grid, block](*given)
+
+    def record(self, launches: Callable[[], None]) -> Callable[[], None] | None:
+        return launches
+
+    def synchronize(self) -> None:
+        pass
+
+    def memory_stats(self) -> dict[str, int]:
+        return dict(self._stats)

@@ -1,0 +1,36 @@
+"""Every number on which a choice for a GPU depends, each with its unit and its reason.
+
+None was measured: no GPU has run these kernels. They are what the sizes of the machine suggest.
+"""
+
+from dataclasses import replace
+
+from fnx.core.backend import PORTABLE, Machine
+from fnx.core.fast_dataclasses import dataclass
+
+GPU: Machine = replace(
+    PORTABLE,
+    stack_bytes=1 << 10,  # of local memory a thread: more spills out of the caches
+    far_bytes=1 << 62,  # reading again is what a GPU does best: nothing is far
+    far_read=1 << 62,
+)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How work is laid out over blocks and threads."""
+
+    threads: int = 256  # of a block: eight warps, which hide most latencies
+    blocks: int = 2048  # of a grid, at most: several a multiprocessor; each strides on from there
+    tile: tuple[int, int] = (32, 8)  # threads of a block along the last axis and the one before it
+    parallel: int = 64  # iterations from which on a loop is a kernel: two warps
+    row: int = 256  # terms of a reduction from which on the threads of a block share it
+    rows: int = 1 << 14  # results from which on each has a thread of its own
+    split: int = 1 << 13  # terms from which on a reduction with few results is made in two stages
+    parts: int = 512  # of such a reduction, at most: the second stage is one block's
+    scan: int = 1 << 10  # iterations from which on a cumulative reduction is made in passes
+    scan_part: int = 32  # iterations of a thread in such a pass, at least
+    ordered: int = 1 << 24  # additions to look for, of an ordered scatter, at most: else one by one
+
+
+LIMITS = Limits()

@@ -1,0 +1,205 @@
+"""The transport between ranks of MPI, and the one between the threads of all ranks.
+
+Input: arrays of one shape and dtype, one from each rank.
+Output: each rank's result, a new array.
+Legal when: all ranks make the same exchanges in the same order, each from one thread at a time.
+Costs: one call of MPI an exchange. What is only moved goes as bytes, so that any dtype will do; sums of
+halves are made in float32, and truth values combine as bytes.
+
+`Ranks` is hierarchical (as MPI libraries are within a node): the threads of a rank meet first, the first of
+them speaks for all with the other ranks, and all take their part of the answer.
+"""
+
+import importlib
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from fnx.core.errors import MissingPackage
+from fnx.core.transport import Groups, TransportError
+
+_OPS = {"sum": np.add, "max": np.maximum, "min": np.minimum}
+_HALVES = ("float16", "bfloat16")
+
+
+def world() -> Any:
+    """mpi4py's MPI; MissingPackage, which says what to install, where there is none."""
+    try:
+        MPI: Any = importlib.import_module("mpi4py.MPI")
+    except (ImportError, RuntimeError) as error:
+        raise MissingPackage(
+            f"MPI is not available: {error}. Install it with `pip install fnx[mpi]` (mpi4py and MPICH); on "
+            "a cluster, `pip install mpi4py` uses the MPI that is there."
+        ) from error
+    return MPI
+
+
+class Mpi:
+    """One rank's end of exchanges between the ranks of a communicator of mpi4py's."""
+
+    def __init__(self, comm: Any):
+        self.comm, self.rank, self.size = comm, comm.Get_rank(), comm.Get_size()
+        self._groups: dict[Groups, Mpi] = {}
+
+    def _call(self, call: Callable, *args: Any) -> None:
+        try:
+            call(*args)
+        except world().Exception as error:
+            raise TransportError(f"MPI between {self.size} ranks: {error}") from error
+
+    def all_reduce(self, x: np.ndarray, op: str) -> np.ndarray:
+        x = np.ascontiguousarray(x)
+        if op != "sum" and np.issubdtype(x.dtype, np.inexact):
+            return np.asarray(
+                reduce(_OPS[op], self.all_gather(x))
+            )  # MPI does not say what a nan is
+        mpi = world()
+        if x.dtype.name in _HALVES:
+            return self.all_reduce(x.astype(np.float32), op).astype(x.dtype)
+        if x.dtype == np.bool_:
+            kind = mpi.BAND if op == "min" else mpi.BOR
+            made = np.empty(x.shape, np.uint8)
+            self._call(self.comm.Allreduce, x.view(np.uint8), made, kind)
+            return made.view(np.bool_)
+        kind = {"sum": mpi.SUM, "max": mpi.MAX, "min": mpi.MIN}[op]
+        made = np.empty_like(x)
+        self._call(self.comm.Allreduce, x, made, kind)
+        return made
+
+    def all_gather(self, x: np.ndarray) -> np.ndarray:
+        made = np.empty((self.size, *x.shape), x.dtype)
+        self._call(self.comm.Allgather, _bytes(x), _bytes(made))
+        return made
+
+    def reduce_scatter(self, x: np.ndarray, op: str) -> np.ndarray:
+        if x.dtype.name in _HALVES:
+            return self.reduce_scatter(x.astype(np.float32), op).astype(x.dtype)
+        return np.asarray(reduce(_OPS[op], self.all_to_all(x))).astype(
+            x.dtype
+        )  # in the order of ranks
+
+    def all_to_all(self, x: np.ndarray) -> np.ndarray:
+        made = np.empty_like(x, order="C")
+        self._call(self.comm.Alltoall, _bytes(x), _bytes(made))
+        return made
+
+    def permute(self, x: np.ndarray, pairs: tuple[tuple[int, int], ...]) -> np.ndarray:
+        made = np.zeros_like(x, order="C")
+        waiting = [self.comm.Irecv(_bytes(made), a) for a, b in pairs if b == self.rank]
+        waiting += [self.comm.Isend(_bytes(x), b) for a, b in pairs if a == self.rank]
+        self._call(world().Request.Waitall, waiting)
+        return made
+
+    def broadcast(self, x: np.ndarray, root: int) -> np.ndarray:
+        made = np.array(x, order="C")
+        self._call(self.comm.Bcast, _bytes(made), root)
+        return made
+
+    def barrier(self) -> None:
+        self._call(self.comm.Barrier)
+
+    def split(self, groups: Groups) -> "Mpi":
+        if groups not in self._groups:
+            (k,) = [k for k, group in enumerate(groups) if self.rank in group]
+            self._groups[groups] = Mpi(self.comm.Split(k, groups[k].index(self.rank)))
+        return self._groups[groups]
+
+
+def _bytes(x: np.ndarray) -> np.ndarray:
+    """The numbers of an array as bytes; those of one that is contiguous, in place."""
+    return np.ascontiguousarray(x).reshape(-1).view(np.uint8)
+
+
+class Ranks:
+    """One thread's end of exchanges between all threads of all ranks.
+
+    Members are numbered rank by rank. `threads` is the transport between those of this rank.
+    """
+
+    def __init__(self, threads: Any, ranks: Mpi):
+        self.threads, self.ranks = threads, ranks
+        self.rank = ranks.rank * threads.size + threads.rank
+        self.size = ranks.size * threads.size
+
+    def _among_ranks(
+        self, x: np.ndarray, call: Callable[[np.ndarray], np.ndarray], like: Any
+    ) -> Any:
+        """What the first thread's call makes of `x`, in all threads; `like` has its shape."""
+        made = call(x) if self.threads.rank == 0 else np.empty(*like)
+        return self.threads.broadcast(made, 0)
+
+    def all_reduce(self, x: np.ndarray, op: str) -> np.ndarray:
+        wide = x.astype(np.float32) if x.dtype.name in _HALVES else x
+        here = self.threads.all_reduce(wide, op)
+        like = (here.shape, here.dtype)
+        return self._among_ranks(here, lambda v: self.ranks.all_reduce(v, op), like).astype(x.dtype)
+
+    def all_gather(self, x: np.ndarray) -> np.ndarray:
+        here = self.threads.all_gather(x)
+        like = ((self.ranks.size, *here.shape), x.dtype)
+        return self._among_ranks(here, self.ranks.all_gather, like).reshape(self.size, *x.shape)
+
+    def reduce_scatter(self, x: np.ndarray, op: str) -> np.ndarray:
+        return self.all_reduce(x, op)[self.rank]
+
+    def all_to_all(self, x: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray(self.all_gather(x)[:, self.rank])
+
+    def permute(self, x: np.ndarray, pairs: tuple[tuple[int, int], ...]) -> np.ndarray:
+        source = {b: a for a, b in pairs}.get(self.rank)
+        everything = self.all_gather(x)
+        return np.zeros_like(x, order="C") if source is None else everything[source].copy()
+
+    def broadcast(self, x: np.ndarray, root: int) -> np.ndarray:
+        return self.all_gather(x)[root].copy()
+
+    def barrier(self) -> None:
+        self.threads.barrier()
+        if self.threads.rank == 0:
+            self.ranks.barrier()
+        self.threads.barrier()
+
+    def split(self, groups: Groups) -> "Group":
+        (mine,) = [group for group in groups if self.rank in group]
+        return Group(self, mine)
+
+
+class Group:
+    """Exchanges within a group of members of an axis, made of gathering from all of the axis."""
+
+    def __init__(self, axis: Ranks, members: Sequence[int]):
+        self.axis, self.members = axis, list(members)
+        self.rank, self.size = self.members.index(axis.rank), len(members)
+
+    def all_gather(self, x: np.ndarray) -> np.ndarray:
+        return self.axis.all_gather(x)[self.members]
+
+    def all_reduce(self, x: np.ndarray, op: str) -> np.ndarray:
+        wide = x.astype(np.float32) if x.dtype.name in _HALVES else x
+        return np.asarray(reduce(_OPS[op], self.all_gather(wide))).astype(x.dtype)
+
+    def reduce_scatter(self, x: np.ndarray, op: str) -> np.ndarray:
+        return self.all_reduce(x, op)[self.rank]
+
+    def all_to_all(self, x: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray(self.all_gather(x)[:, self.rank])
+
+    def permute(self, x: np.ndarray, pairs: tuple[tuple[int, int], ...]) -> np.ndarray:
+        source = {b: a for a, b in pairs}.get(self.rank)
+        everything = self.all_gather(x)
+        return np.zeros_like(x, order="C") if source is None else everything[source].copy()
+
+    def broadcast(self, x: np.ndarray, root: int) -> np.ndarray:
+        return self.all_gather(x)[root].copy()
+
+    def barrier(self) -> None:
+        self.axis.barrier()
+
+    def split(self, groups: Groups) -> "Group":
+        (mine,) = [group for group in groups if self.rank in group]
+        return Group(self.axis, [self.members[k] for k in mine])
+
+
+__all__ = ["Mpi", "Ranks", "world"]

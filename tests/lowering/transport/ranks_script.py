@@ -1,0 +1,127 @@
+"""What ranks of MPI do in test_mpi.py: each check says its name when it holds on all ranks."""
+
+import sys
+
+import numpy as np
+
+import fnx
+import fnx.numpy as jnp
+from fnx import lax
+from fnx.core.transport import use
+from fnx.interpreters.spmd import spmd
+from fnx.lowering.transport.mpi import Mpi
+from fnx.process.devices import ranks
+
+ME, N = fnx.process_index(), fnx.process_count()
+LOCAL = fnx.local_device_count()
+
+
+def equal(found, expected):
+    found, expected = np.asarray(found), np.asarray(expected)
+    assert found.dtype == expected.dtype, (found.dtype, expected.dtype)
+    np.testing.assert_array_equal(found, expected)
+
+
+def check_methods():
+    for dtype in "float64 float32 float16 int8 uint64 complex64 bool".split():
+        for shape in ((), (3,), (0,), (2, 3)):
+            everything = np.random.default_rng(1).integers(0, 5, (N, N, *shape)).astype(dtype)
+            t, x = ranks[0], everything[ME]
+            total = everything[0]
+            for row in everything[1:]:
+                total = total + row
+            equal(t.all_reduce(x, "sum"), total)
+            equal(t.all_gather(x), everything)
+            equal(t.reduce_scatter(x, "sum"), total[ME])
+            equal(t.all_to_all(x), everything[:, ME])
+            equal(t.broadcast(x, N - 1), everything[N - 1])
+            if dtype != "complex64":
+                equal(t.all_reduce(x, "max"), np.maximum.reduce(everything))
+                equal(t.all_reduce(x, "min"), np.minimum.reduce(everything))
+            source = (ME - 1) % N
+            equal(t.permute(x, tuple((k, (k + 1) % N) for k in range(N))), everything[source])
+            equal(t.permute(x, ((0, N - 1),)), everything[0] if ME == N - 1 else np.zeros_like(x))
+    half = [*range(0, N, 2)], [*range(1, N, 2)]
+    mine = ranks[0].split((tuple(half[0]), tuple(half[1])))
+    equal(mine.all_gather(np.asarray(ME)), half[ME % 2])
+
+
+def check_nan():
+    x = np.array([1.0, np.nan if ME == 1 else 2.0])
+    equal(ranks[0].all_reduce(x, "max"), [1.0, np.nan])
+
+
+def members(f, rows):
+    """`f` of this rank's row, with all ranks on the axis "i"."""
+    with use({"i": ranks[0]}):
+        return fnx.jit(spmd(f, {"i": N}))(jnp.asarray(rows[ME]))
+
+
+def check_programs():
+    rows = np.random.default_rng(2).normal(size=(N, N, 4))
+    ring = [(k, (k + 1) % N) for k in range(N)]
+    for f in (
+        lambda x: lax.psum(jnp.sin(x), "i"),
+        lambda x: lax.all_gather(x, "i", tiled=True),
+        lambda x: lax.all_to_all(x, "i", 0, 1),
+        lambda x: lax.psum_scatter(x, "i"),
+        lambda x: lax.ppermute(x, "i", ring) + lax.axis_index("i"),
+        lambda x: lax.scan(lambda c, _: (jnp.sin(lax.psum(c, "i")), c[0]), x, None, length=3),
+        fnx.grad(lambda x: jnp.sum(jnp.sin(lax.pmean(x * x, "i")))),
+        fnx.grad(lambda x: jnp.sum(lax.ppermute(jnp.sin(x), "i", ring) ** 2)),
+    ):
+        expected = fnx.vmap(f, axis_name="i")(rows)
+        found = members(f, rows)
+        for a, b in zip(fnx.tree.leaves(found), fnx.tree.leaves(expected), strict=True):
+            np.testing.assert_allclose(np.asarray(a), np.asarray(b)[ME], 1e-12, 1e-12)
+
+
+def check_devices():
+    assert fnx.device_count() == N * LOCAL
+    assert [d.process_index for d in fnx.local_devices()] == [ME] * LOCAL
+    assert fnx.local_devices(0)[0].id == 0
+
+
+def check_pmap():
+    rows = np.random.default_rng(3).normal(size=(N * LOCAL, 3))
+    mine = rows[ME * LOCAL : (ME + 1) * LOCAL]
+
+    def f(w, x):
+        ring = [(k, (k + 1) % (N * LOCAL)) for k in range(N * LOCAL)]
+        return w * x + lax.psum(x, "i") + lax.axis_index("i"), lax.ppermute(x, "i", ring)
+
+    a, b = fnx.pmap(f, axis_name="i", in_axes=(None, 0))(2.0, mine)
+    expected = 2 * rows + rows.sum(0) + np.arange(N * LOCAL)[:, None]
+    np.testing.assert_allclose(np.asarray(a), expected[ME * LOCAL : (ME + 1) * LOCAL], 1e-12)
+    np.testing.assert_array_equal(np.asarray(b), np.roll(rows, 1, 0)[ME * LOCAL : (ME + 1) * LOCAL])
+
+    def gradient(w, x):
+        return lax.pmean(fnx.grad(lambda w: jnp.sum(jnp.sin(w * x)))(w), "i")
+
+    found = fnx.pmap(gradient, "i", in_axes=(None, 0), out_axes=None)(jnp.ones(3), mine)
+    np.testing.assert_allclose(np.asarray(found), (rows * np.cos(rows)).mean(0), 1e-12)
+
+
+def check_gather():
+    from fnx.experimental.multihost_utils import broadcast_one_to_all, process_allgather
+
+    np.testing.assert_array_equal(process_allgather(np.full(2, ME)), [[k] * 2 for k in range(N)])
+    assert process_allgather(np.full(2, ME), tiled=True).shape == (2 * N,)
+    assert broadcast_one_to_all({"a": np.asarray(ME)})["a"] == 0
+
+
+def fail():
+    if ME == 1:
+        jnp.ones(2) + jnp.ones(3)
+    ranks[0].barrier()
+
+
+if __name__ == "__main__":
+    wanted = sys.argv[1:]
+    assert isinstance(ranks[0], Mpi)
+    for name in wanted:
+        globals()[name]()
+        ranks[0].barrier()
+        if ME == 0:
+            sys.stdout.write(f"{name} holds\n")
+            sys.stdout.flush()

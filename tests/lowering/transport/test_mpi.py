@@ -1,0 +1,70 @@
+"""Ranks of MPI: programs that mpiexec starts, on 2 and 4 ranks, and how a job ends."""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import fnx
+from fnx.errors import MissingPackage
+
+SCRIPT = Path(__file__).with_name("ranks_script.py")
+CHECKS = "check_methods check_nan check_programs check_devices check_pmap check_gather".split()
+
+
+def mpiexec() -> str | None:
+    beside = Path(sys.executable).with_name("mpiexec")
+    return str(beside) if beside.exists() else shutil.which("mpiexec")
+
+
+needs_mpi = pytest.mark.skipif(
+    importlib.util.find_spec("mpi4py") is None or mpiexec() is None,
+    reason="mpi4py or mpiexec is missing (pip install fnx[mpi])",
+)
+
+
+def start(count: int, *arguments: str, devices: int = 1, timeout: float = 120):
+    env = os.environ | {"FNX_NUM_DEVICES": str(devices), "FNX_NUM_THREADS": "1"}
+    command = [mpiexec(), "-n", str(count), sys.executable, "-m", "fnx.distributed", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=env)
+
+
+@needs_mpi
+@pytest.mark.parametrize(("count", "devices"), [(2, 1), (4, 1), (2, 2)])
+def test_ranks(count, devices):
+    done = start(count, str(SCRIPT), *CHECKS, devices=devices)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.split("\n")[:-1] == [f"{name} holds" for name in CHECKS]
+
+
+@needs_mpi
+def test_a_rank_that_fails_ends_the_job_with_its_message():
+    began = time.monotonic()
+    done = start(2, str(SCRIPT), "check_devices", "fail", timeout=60)
+    assert time.monotonic() - began < 60
+    assert done.returncode != 0
+    assert "rank 1 of 2 failed: ShapeError: add got shapes" in done.stderr
+    assert "ranks_script.py:" in done.stderr
+
+
+@needs_mpi
+def test_a_rank_that_exits_ends_the_job(tmp_path):
+    script = tmp_path / "exits.py"
+    script.write_text(
+        "import fnx, sys\n"
+        "from fnx.process.devices import ranks\n"
+        "if fnx.process_index() == 1: sys.exit(3)\n"
+        "ranks[0].barrier()\n"
+    )
+    assert start(2, str(script), timeout=60).returncode == 3
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mpi4py") is not None, reason="mpi4py is there")
+def test_without_mpi_the_error_says_what_to_install():
+    with pytest.raises(MissingPackage, match=r"pip install fnx\[mpi\]"):
+        fnx.distributed.initialize()

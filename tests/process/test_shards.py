@@ -1,0 +1,92 @@
+"""Arrays that lie along meshes: what they say of their parts, and arrays made of parts."""
+
+import numpy as np
+import pytest
+
+import fnx
+import fnx.numpy as jnp
+from fnx.core import config
+from fnx.errors import InvalidValue, ShapeError
+from fnx.sharding import NamedSharding
+from fnx.sharding import PartitionSpec as P
+
+X = np.arange(32.0).reshape(4, 8)
+
+
+@pytest.fixture(autouse=True)
+def _devices():
+    with config.num_devices(4):
+        yield
+
+
+def sharding(*spec):
+    return NamedSharding(fnx.make_mesh((2, 2), ("x", "y")), P(*spec))
+
+
+@pytest.mark.parametrize(
+    ("spec", "shape", "parts"),
+    [
+        (("x", "y"), (2, 4), 4),
+        (("x",), (2, 8), 2),
+        ((None, ("y", "x")), (4, 2), 4),
+        ((), (4, 8), 1),
+    ],
+)
+def test_shards_are_the_parts(spec, shape, parts):
+    x = fnx.device_put(X, sharding(*spec))
+    shards = x.addressable_shards
+    assert [s.device.id for s in shards] == [0, 1, 2, 3]
+    assert {s.data.shape for s in shards} == {shape} == {x.sharding.shard_shape(x.shape)}
+    for s in shards:
+        np.testing.assert_array_equal(s.data, X[s.index])
+    assert len({str(s.index) for s in shards if s.replica_id == 0}) == parts
+    assert sum(s.replica_id == 0 for s in shards) == parts
+    assert x.sharding.is_fully_replicated is (parts == 1)
+    assert x.devices() == set(fnx.devices())
+    assert jnp.ones(2).devices() == {fnx.devices()[0]}
+
+
+def test_arrays_made_of_parts():
+    for spec in (("x", "y"), ("y",), (None, ("y", "x")), ()):
+        where, asked = sharding(*spec), []
+
+        def part(index, asked=asked):
+            asked.append(index)
+            return X[index]
+
+        made = fnx.make_array_from_callback((4, 8), where, part)
+        np.testing.assert_array_equal(made, X)
+        assert made.sharding == where
+        assert len(asked) == len({str(i) for i in asked})
+        again = fnx.make_array_from_single_device_arrays(
+            (4, 8), where, [s.data for s in made.addressable_shards]
+        )
+        np.testing.assert_array_equal(again, X)
+        assert fnx.make_array_from_process_local_data(where, X).sharding == where
+
+
+def test_jit_takes_and_gives_what_lies_along_a_mesh():
+    where = sharding("x", "y")
+    x = fnx.device_put(X, where)
+    out = fnx.jit(lambda x: 2 * x, in_shardings=where, out_shardings=where)(x)
+    np.testing.assert_array_equal(out, 2 * X)
+    assert out.addressable_shards[3].data.shape == (2, 4)
+    np.testing.assert_array_equal(out.addressable_shards[3].data, 2 * X[2:, 4:])
+
+
+def test_what_cannot_be_cut_is_refused():
+    with pytest.raises(InvalidValue, match=r"cuts axis 0 of f64\[3,8\] into 2 parts"):
+        fnx.device_put(X[:3], sharding("x"))
+    with pytest.raises(InvalidValue, match=r"names \{'z'\}"):
+        fnx.device_put(X, sharding("z"))
+    with pytest.raises(InvalidValue, match="longer than the rank"):
+        fnx.device_put(X[0], sharding(None, "x"))
+    with pytest.raises(ShapeError, match=r"shape \(1,\); expected \(2, 4\)"):
+        fnx.make_array_from_callback((4, 8), sharding("x", "y"), lambda i: np.ones(1))
+    with pytest.raises(InvalidValue, match="has 4 parts"):
+        fnx.make_array_from_single_device_arrays((4, 8), sharding("x", "y"), [jnp.ones((2, 4))])
+
+
+def test_visualize(capsys):
+    fnx.debug.visualize_array_sharding(fnx.device_put(X, sharding("x")))
+    assert capsys.readouterr().out == "CPU 0,1: (2, 8) at [0:2, :]\nCPU 2,3: (2, 8) at [2:4, :]\n"

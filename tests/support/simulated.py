@@ -1,0 +1,135 @@
+"""Programs run by kernels in Numba's CUDA simulator; the process was started for it.
+
+`python -m simulated NAME...` runs groups of checks and prints a line for each failure, and a number.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+EPS = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 1e-5, "complex64": 2e-5}
+
+
+def checked(group: str, timeout: int = 110) -> tuple[int, str]:
+    """How many programs of a group were right, and what was wrong, from a process of its own."""
+    here = Path(__file__).parent
+    path = os.pathsep.join([str(here), str(here.parent / "ops"), os.environ.get("PYTHONPATH", "")])
+    env = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1", "PYTHONPATH": path}
+    env["PYTHONWARNINGS"] = "ignore"  # arithmetic of NumPy's scalars in threads
+    done = subprocess.run(
+        [sys.executable, "-m", "simulated", group],
+        capture_output=True, text=True, timeout=timeout, env=env, check=False,
+    )  # fmt: skip
+    *wrong, count = done.stdout.splitlines() or ["-1"]
+    failed = "\n".join(wrong) or ("" if done.returncode == 0 else done.stderr[-3000:])
+    return int(count) if done.returncode == 0 else -1, failed
+
+
+# --- in the process -------------------------------------------------------------------------------
+
+
+def run(jaxpr: Any, values: Sequence[np.ndarray], target: Any = None) -> list[np.ndarray]:
+    """The results of a jaxpr for arrays, by its kernels."""
+    from fnx.core import scalar
+    from fnx.lowering import pipeline
+    from fnx.lowering.cuda import schedule
+    from fnx.lowering.cuda.backend import SIMULATED
+    from fnx.lowering.cuda.executable import Executable
+    from fnx.lowering.cuda.simulated_driver import SimulatedDriver
+    from fnx.lowering.cuda.target import CudaTarget
+
+    program, _ = pipeline.build(jaxpr, (), target or CudaTarget())
+    driver = SimulatedDriver()
+    executable = Executable(schedule.plan(program, SIMULATED), SIMULATED, driver)
+    scalar.forget()
+    inputs = []
+    for v in values:
+        inputs.append(driver.allocate(max(v.size, 1) * v.dtype.itemsize))
+        driver.upload(inputs[-1], 0, v)
+    avals = jaxpr.out_avals
+    outs = [driver.allocate(max(a.size, 1) * a.dtype.itemsize) for a in avals]
+    executable(inputs, outs)
+    return [driver.download(m, 0, a.shape, a.dtype) for m, a in zip(outs, avals, strict=True)]
+
+
+def compare(found: Sequence[np.ndarray], wanted: Sequence[Any], tolerance: float = 1.0) -> None:
+    from fnx.core import dtypes
+
+    for a, b in zip(found, map(np.asarray, wanted), strict=True):
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+        if not dtypes.is_inexact(b.dtype):
+            np.testing.assert_array_equal(a, b)
+            continue
+        eps = EPS.get(dtypes.NAME[b.dtype], 1e-11) * tolerance
+        wide = np.complex128 if b.dtype.kind == "c" else np.float64
+        np.testing.assert_allclose(a.astype(wide), b.astype(wide), rtol=eps, atol=eps)
+
+
+def samples() -> Iterator[tuple[str, Callable[[], None]]]:
+    """The samples of all primitives, arrays in memory; each dtype of every eighth one."""
+    import test_primitives
+    from samples import all_samples
+
+    from fnx.core.array import ConcreteArray
+    from fnx.interpreters.trace import trace_closed
+    from fnx.lowering.cuda.target import CudaTarget
+
+    class Stored(CudaTarget):
+        def is_small(self, shape: tuple[int, ...]) -> bool:
+            return shape == ()
+
+    def check(sample: Any, values: Any) -> None:
+        arrays = [ConcreteArray(np.asarray(v)) for v in values]
+        jaxpr = trace_closed(lambda *xs: sample.prim.apply(*xs), [a.aval for a in arrays])
+        found = run(jaxpr, [np.asarray(a) for a in arrays], Stored())
+        compare(found, sample.prim.apply(*arrays), sample.tolerance)
+
+    for k, s in enumerate(all_samples()):
+        versions = test_primitives.versions(s)
+        for dtype, values in versions if k % 8 == 0 else versions[-1:]:
+            yield f"{s.id} {dtype}", lambda s=s, values=values: check(s, values)
+
+
+def programs() -> Iterator[tuple[str, Callable[[], None]]]:
+    """Whole programs with reductions, loops, gradients, and random ones."""
+    import fnx
+    from cuda_programs import PROGRAMS, RANDOM
+
+    from fnx.interpreters.passes.simplify import simplify
+
+    def check(f: Callable, args: list) -> None:
+        args = [fnx.numpy.asarray(x) for x in args]
+        closed = fnx.make_jaxpr(f)(*args)
+        jaxpr = simplify(closed.jaxpr, final=True)
+        found = run(jaxpr, [np.asarray(x) for x in (*closed.consts, *args)])
+        compare(found, fnx.tree.leaves(f(*args)), 10.0)
+
+    for name, (f, args) in {**PROGRAMS, **RANDOM()}.items():
+        yield name, lambda f=f, args=args: check(f, args)
+
+
+def calls() -> Iterator[tuple[str, Callable[[], None]]]:
+    """What a user does: jit, gradients, donation, arrays that stay on the device."""
+    import cuda_programs
+
+    yield from cuda_programs.CALLS.items()
+
+
+def main(group: str) -> None:
+    count = 0
+    for name, check in {"samples": samples, "programs": programs, "calls": calls}[group]():
+        try:
+            check()
+            count += 1
+        except Exception as error:
+            print(f"{name}: {type(error).__name__}: {' '.join(str(error).split())[:300]}")
+    print(count)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
