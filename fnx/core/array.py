@@ -37,6 +37,7 @@ class Array:
 
     aval: ShapedArray
     weak_type: Any
+    _repr_html_ = lazy_imports.repr_html
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -166,3 +166,14 @@ FOLDED_PRODUCT = 512  # multiplications, and
 FOLDED_RESULTS = 16
 FOLDED_CONVOLUTION = 512  # products of a convolution that are not worth the tiles of a large nest
 TANGENT_ORDER = 8  # up to this order, the tangent of a factor is made of systems and products
+
+# fnx/observe/displays
+SUMMARISED_ELEMENTS = 1 << 18  # of an array that are all looked at, which takes milliseconds
+SAMPLED_ELEMENTS = 1 << 16  # of a larger one: each is a page of memory to itself
+STRIP_CELLS = 96  # of a heat strip of one axis
+GRID_CELLS = 24, 48  # of one of two axes: a path of a dozen characters each
+STRIP_COLOURS = 24  # more cannot be told apart
+PRINTED_ELEMENTS = 1000  # that are printed in full, as NumPy does; of more, corners,
+PRINTED_RANK = 4  # which grow with the rank: six an axis
+UNFOLDED_ELEMENTS = 100  # of an array whose values are seen at once
+DISPLAYED_CHARACTERS = 20_000  # of one text: a notebook keeps them all

@@ -1,0 +1,18 @@
+"""The display of each kind of object, by what it is."""
+
+from typing import Any
+
+from fnx.core.interpreter import Tracer
+from fnx.observe.displays import arrays
+
+
+def _html(x: Any) -> str:
+    """What a notebook shows of an object that has `_repr_html_`."""
+    if hasattr(x, "holds_keys"):
+        return arrays.keys(x)
+    if isinstance(x, Tracer):
+        return arrays.tracer(x)
+    return arrays.concrete(x)
+
+
+__all__ = ["_html"]
