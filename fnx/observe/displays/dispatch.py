@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from fnx.core.array import ConcreteArray
 from fnx.core.interpreter import Tracer
 from fnx.observe.displays import arrays
 
@@ -12,7 +13,11 @@ def _html(x: Any) -> str:
         return arrays.keys(x)
     if isinstance(x, Tracer):
         return arrays.tracer(x)
-    return arrays.concrete(x)
+    if isinstance(x, ConcreteArray):
+        return arrays.concrete(x)
+    from fnx.observe.displays import jitted
+
+    return jitted.jitted(x)
 
 
 __all__ = ["_html"]
