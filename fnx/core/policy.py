@@ -182,3 +182,5 @@ DISPLAYED_PARAMETER = 120  # characters of a parameter of an equation
 DISPLAYED_ROWS = 30  # arguments that are listed: a screen
 DISPLAYED_LOWERINGS = 300  # equations up to which a display makes code to show, in a second
 DISPLAYED_SPECIALISATIONS = 6  # of a jitted function, the last ones
+DRAWN_EQUATIONS = 80  # of a graph, nested ones included: more than a screen
+DISPLAYED_LEAVES = 200  # of a pytree: several screens

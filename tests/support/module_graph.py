@@ -82,8 +82,8 @@ nn                      : core ops ops/ interpreters interpreters/ pytree numpy 
 
 process                 : SURFACE lowering lowering/
 transforms              : SURFACE lowering lowering/ process
-observe                 : SURFACE lowering lowering/ process transforms
-observe/displays        : SURFACE lowering lowering/ process transforms observe
+observe/displays        : SURFACE lowering lowering/ process transforms
+observe                 : SURFACE lowering lowering/ process transforms observe/displays
 control_flow            : SURFACE lowering lowering/ process transforms observe
 image                   : SURFACE transforms
 scipy/special           : SURFACE process transforms control_flow

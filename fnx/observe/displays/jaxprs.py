@@ -2,10 +2,9 @@
 
 import linecache
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import quote
 
 from fnx.core import policy
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var, subjaxprs
@@ -54,14 +53,17 @@ def described(source: Source) -> str:
     )
 
 
-def link(source: Source, inside: str) -> str:
+def link(source: Source, inside: str, bare: str = "span") -> str:
     """Markup that leads to a place in the user's code where that is in a file, and names it anyhow."""
-    title = markup.text(described(source))
+    said = markup.text(described(source))
+    title, within = (
+        (f' title="{said}"', inside) if bare == "span" else ("", f"<title>{said}</title>{inside}")
+    )
     file = source.code.co_filename
     if not os.path.isabs(file) or not os.path.isfile(file):
-        return f'<span title="{title}">{inside}</span>'
-    target = markup.text(f"{Path(quote(file, safe='/:')).as_posix()}#L{source.line}")
-    return f'<a href="file://{target}" title="{title}">{inside}</a>'
+        return f"<{bare}{title}>{within}</{bare}>"
+    target = f"{Path(file).as_uri()}#L{source.line}"
+    return f'<a href="{markup.text(target)}"{title}>{within}</a>'
 
 
 def count(jaxpr: Jaxpr) -> int:
@@ -126,22 +128,43 @@ class Printer:
 
     def lines(self, jaxpr: Jaxpr) -> list[Line]:
         """All lines of a jaxpr."""
-        names = Names(jaxpr)
+        names, adjoint = Names(jaxpr), adjoint_part(jaxpr)
+        eqns = self._eqns(names, jaxpr, range(len(jaxpr.eqns)), adjoint)
+        return [self._head(names, jaxpr), *eqns, self._outs(names, jaxpr)]
+
+    def sides(self, jaxpr: Jaxpr, adjoint: set[int]) -> tuple[list[Line], list[Line]]:
+        """The lines of what is not in a part, and of what is."""
+        names, numbers = Names(jaxpr), range(len(jaxpr.eqns))
+        most = self.left
+        primal = self._eqns(names, jaxpr, [k for k in numbers if k not in adjoint], adjoint)
+        self.left = most
+        back = self._eqns(names, jaxpr, sorted(adjoint), adjoint)
+        return [self._head(names, jaxpr), *primal], [*back, self._outs(names, jaxpr)]
+
+    def _head(self, names: Names, jaxpr: Jaxpr) -> Line:
         consts, inputs = jaxpr.inputs[: jaxpr.consts], jaxpr.inputs[jaxpr.consts :]
         head: Tokens = [("", "{ lambda "), *self._binder(names, consts)]
         head += [("", " ; " if consts else "; "), *self._binder(names, inputs), ("", ". let")]
-        adjoint, made = adjoint_part(jaxpr), [Line(head)]
-        for k, e in enumerate(jaxpr.eqns):
+        return Line(head)
+
+    def _eqns(
+        self, names: Names, jaxpr: Jaxpr, numbers: Sequence[int], adjoint: set[int]
+    ) -> list[Line]:
+        made: list[Line] = []
+        for n, k in enumerate(numbers):
             if self.left <= 0:
-                more = f"… {len(jaxpr.eqns) - k:,} more equations"
-                made.append(Line([("warn", f"    {more}")]))
+                made.append(Line([("warn", f"    … {len(numbers) - n:,} more equations")]))
                 break
-            made += [self._indented(4, line) for line in self._eqn(names, e, k in adjoint)]
+            found = self._eqn(names, jaxpr.eqns[k], k in adjoint)
+            made += [self._indented(4, line) for line in found]
+        return made
+
+    def _outs(self, names: Names, jaxpr: Jaxpr) -> Line:
         outs: Tokens = [("", "  in (")]
         for k, a in enumerate(jaxpr.outs):
             outs += [("", ", ")] * bool(k) + [self._atom(names, a)]
         comma = "," if len(jaxpr.outs) == 1 else ""
-        return [*made, Line([*outs, ("", f"{comma}) }}")])]
+        return Line([*outs, ("", f"{comma}) }}")])
 
     @staticmethod
     def _indented(by: int, line: Line) -> Line:

@@ -1,6 +1,7 @@
 """Pieces of HTML that displays are made of: escaped text, tables, foldable texts, and their style."""
 
 import math
+import re
 from collections.abc import Iterable
 from html import escape
 from typing import Any
@@ -36,19 +37,21 @@ white-space:pre-wrap;max-width:60em;background:none}}
 .fnx .head{{font-weight:600}}.fnx .soft{{color:var(--soft)}}.fnx .bad{{color:var(--bad)}}
 .fnx .warn{{color:var(--warn)}}.fnx .name{{color:var(--name)}}.fnx .type{{color:var(--type)}}
 .fnx .number{{color:var(--number)}}.fnx .op{{color:var(--op);font-weight:600}}.fnx .adj{{color:var(--adj)}}
-.fnx .side{{display:inline-block;vertical-align:top;margin-right:16px;max-width:100%}}
+.fnx .sides{{display:flex;gap:16px}}.fnx .side{{flex:1 1 0;min-width:20em;overflow:auto}}
 .fnx svg{{display:block;margin:4px 0;max-width:none}}.fnx svg text{{fill:var(--fg);
 font:11px ui-monospace,Menlo,Consolas,monospace}}.fnx svg .box{{fill:var(--in);stroke:var(--line)}}
 .fnx svg .box.adj{{stroke:var(--adj)}}.fnx svg .group{{fill:none;stroke:var(--soft);stroke-dasharray:4 3}}
 .fnx svg .edge{{fill:none;stroke:var(--soft)}}.fnx svg .tip{{fill:var(--soft);stroke:none}}
-.fnx svg .label{{fill:var(--type);font-size:10px}}.fnx svg .small{{fill:var(--soft);font-size:10px}}
+.fnx svg .label{{fill:var(--type);font-size:10px;paint-order:stroke;stroke:var(--bg);stroke-width:4px}}
+.fnx svg .small{{fill:var(--soft);font-size:10px}}
 </style>"""
+
+_NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def text(value: Any) -> str:
     """Any value's text, escaped; characters that markup cannot hold are replaced."""
-    plain = str(value).encode("utf-8", "replace").decode()
-    return escape("".join([c if c.isprintable() or c in "\n\t" else "\ufffd" for c in plain]))
+    return escape(_NOT_XML.sub("\ufffd", str(value)))
 
 
 def span(kind: str, value: Any) -> str:
