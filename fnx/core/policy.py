@@ -184,3 +184,4 @@ DISPLAYED_LOWERINGS = 300  # equations up to which a display makes code to show,
 DISPLAYED_SPECIALISATIONS = 6  # of a jitted function, the last ones
 DRAWN_EQUATIONS = 80  # of a graph, nested ones included: more than a screen
 DISPLAYED_LEAVES = 200  # of a pytree: several screens
+DRAWN_DEVICES = 256  # of a mesh: so many numbers can be read

@@ -32,7 +32,7 @@ class Shown:
         size = jaxprs.count(self.jaxpr)
         kinds = f"{', '.join([a.str_short() for a in self.jaxpr.in_avals])} → "
         kinds += ", ".join([a.str_short() for a in self.jaxpr.out_avals])
-        title = markup.head(self.name, f"{kinds[:400]}; {size:,} equation{'s' * (size != 1)}")
+        title = markup.head(self.name, f"{kinds[:400]}; {markup.counted(size, 'equation')}")
         drawn = markup.folded("graph", graph(self.jaxpr), shown=True)
         return markup.page(title, self._listings(), drawn)
 

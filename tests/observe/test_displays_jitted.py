@@ -71,7 +71,7 @@ def test_static_donated_and_named_backends():
     f(jnp.ones(3), 4)
     shown = page(f)
     assert "static" in shown.text
-    assert "donated 1 of 1 inputs" in shown.text
+    assert "donated 1 of 1 input" in shown.text
     g = fnx.jit(jnp.cos, backend="reference")
     g(jnp.ones(3))
     shown = page(g)

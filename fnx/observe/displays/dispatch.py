@@ -4,7 +4,8 @@ from typing import Any
 
 from fnx.core.array import ConcreteArray
 from fnx.core.interpreter import Tracer
-from fnx.observe.displays import arrays
+from fnx.observe.displays import arrays, shardings
+from fnx.process.mesh import Sharding
 
 
 def _html(x: Any) -> str:
@@ -15,7 +16,11 @@ def _html(x: Any) -> str:
         return arrays.tracer(x)
     if isinstance(x, ConcreteArray):
         return arrays.concrete(x)
-    from fnx.observe.displays import jitted
+    if isinstance(x, Sharding):
+        return shardings.sharding(x)
+    if hasattr(x, "axis_names"):
+        return shardings.mesh(x)
+    from fnx.observe.displays import jitted  # transforms need not be loaded for arrays
 
     return jitted.jitted(x)
 

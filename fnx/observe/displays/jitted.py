@@ -77,7 +77,7 @@ def _origin(native: Any) -> str:
 def _texts(program: Program, native: Any, size: int) -> Iterator[str]:
     """The stages of a program, folded; those of large programs are not made for this."""
     lines = jaxprs.Printer().lines(program.jaxpr)
-    yield markup.folded(f"jaxpr ({size:,} equations)", jaxprs.listing(lines))
+    yield markup.folded(f"jaxpr ({markup.counted(size, 'equation')})", jaxprs.listing(lines))
     if native is None:
         return
     if size > policy.DISPLAYED_LOWERINGS:
@@ -103,7 +103,12 @@ def _specialisation(key: tuple, program: Program, number: int, shown: bool) -> s
     rows: list[tuple[str, Any]] = [*types, ("machine code", _origin(native))]
     rows.append(("backend", key[4] if program.backend.name is None else program.backend.name))
     if program.donated:
-        rows.append(("donated", f"{len(program.donated)} of {len(program.jaxpr.inputs)} inputs"))
+        rows.append(
+            (
+                "donated",
+                f"{len(program.donated)} of {markup.counted(len(program.jaxpr.inputs), 'input')}",
+            )
+        )
     rows += [(stage, markup.seconds_text(s)) for stage, s in spent.items()]
     rows.append(("all stages", markup.seconds_text(sum(spent.values()))))
     return markup.folded(title, markup.table(rows) + "".join(_texts(program, native, size)), shown)
@@ -120,7 +125,9 @@ def jitted(f: Any) -> str:
     hits = [already_compiled(p.jaxpr, p.backend, p.donated) for _, p in found]
     cached = sum([_origin(n) == "found in the cache" for n in hits])
     made = sum([n is not None for n in hits])
-    said = f"{len(found)} specialisation{'s' * (len(found) > 1)}, {made} with code, {cached} from the cache"
+    said = (
+        f"{markup.counted(len(found), 'specialisation')}, {made} with code, {cached} from the cache"
+    )
     parts.append(markup.note(said))
     most = policy.DISPLAYED_SPECIALISATIONS
     if len(found) > most:

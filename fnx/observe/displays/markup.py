@@ -99,6 +99,11 @@ def listing(source: str) -> str:
     return f"<pre>{text(cut)}</pre>" + note(f"cut: {left:,} more characters of {len(source):,}")
 
 
+def counted(count: int, what: str) -> str:
+    """So many of something, whose plural ends with s."""
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
 def bytes_text(count: int) -> str:
     """A number of bytes for people."""
     if count < 1024:

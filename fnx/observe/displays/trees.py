@@ -61,7 +61,7 @@ class Tree:
         rows = self._rows()
         total = sum([count for *_, count in rows])
         what = type(self.tree).__name__
-        title = markup.head(what, f"pytree of {len(rows):,} leaves, {markup.bytes_text(total)}")
+        title = markup.head(what, f"pytree; leaves: {len(rows):,}, {markup.bytes_text(total)}")
         kept = rows[: policy.DISPLAYED_LEAVES]
         table = markup.table([(p, k, markup.bytes_text(n) if n else "") for p, k, n in kept])
         left = len(rows) - len(kept)
