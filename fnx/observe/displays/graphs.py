@@ -38,9 +38,9 @@ class _Cluster:
             if isinstance(a, Literal) or a in made:
                 shown = f"result {k}" if len(jaxpr.outs) > 1 else "result"
                 self._connect(made, [a], self._add(_Box(shown, a.aval.str_short(), "output")))
-        for e in self.edges:
-            right = e.start.width / 2 + SMALL_CHARACTER * (len(e.label) + 1)
-            e.start.room = max(e.start.room, right if e.label else 0.0)
+        for edge in self.edges:
+            right = edge.start.width / 2 + SMALL_CHARACTER * (len(edge.label) + 1)
+            edge.start.room = max(edge.start.room, right if edge.label else 0.0)
         self.width, self.height = lay_out(self.nodes, self.edges)
 
     def _add(self, box: "_Box") -> Node:

@@ -78,13 +78,12 @@ def _order(layers: list[list[Node]], above: dict, below: dict) -> None:
         near = above if down else below
         for layer in layers if down else layers[::-1]:
             place = {id(n): k / max(len(o), 1) for o in layers for k, n in enumerate(o)}
-            means = {
-                id(n): sum([place[id(m)] for m in near.get(id(n), ())]) / len(near[id(n)])
-                if near.get(id(n))
-                else place[id(n)]
-                for n in layer
-            }
-            layer.sort(key=lambda n, means=means: means[id(n)])
+            means: dict[int, float] = {}
+            for n in layer:
+                at = [place[id(m)] for m in near.get(id(n), ())]
+                means[id(n)] = sum(at) / len(at) if at else place[id(n)]
+            order = sorted(range(len(layer)), key=[means[id(n)] for n in layer].__getitem__)
+            layer[:] = [layer[k] for k in order]
 
 
 def _place(layer: list[Node], wanted: list[float]) -> None:

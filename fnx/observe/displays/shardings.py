@@ -90,10 +90,12 @@ def _size(m: Any, names: tuple[str, ...]) -> int:
 def sharding(s: Sharding) -> str:
     """How arrays lie on devices."""
     if not isinstance(s, NamedSharding):
-        rows = [("device", s.device)] if isinstance(s, SingleDeviceSharding) else []
-        said = [markup.note("all of an array, on one device")] if rows else []
-        return markup.page(markup.head(type(s).__name__), markup.table(rows), *said)
-    rows = [("mesh", s.mesh), ("spec", s.spec)]
+        title = markup.head(type(s).__name__)
+        if not isinstance(s, SingleDeviceSharding):
+            return markup.page(title)
+        said = markup.note("all of an array, on one device")
+        return markup.page(title, markup.table([("device", s.device)]), said)
+    rows: list[tuple[str, Any]] = [("mesh", s.mesh), ("spec", s.spec)]
     for k, names in enumerate(spec_names(s.spec)):
         parts = (
             f"{markup.counted(_size(s.mesh, names), 'part')}, along {', '.join(map(repr, names))}"

@@ -1,5 +1,6 @@
 """Pytrees as tables of their leaves: paths, types, bytes; by treescope where that is installed."""
 
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -74,9 +75,7 @@ def _by_treescope(tree: Any) -> str:
     if find_spec("treescope") is None:
         return ""
     try:
-        import treescope
-
-        return str(treescope.render_to_html(tree))
+        return str(import_module("treescope").render_to_html(tree))
     except Exception:  # the table says what there is
         return ""
 
