@@ -61,7 +61,10 @@ def parse() -> argparse.Namespace:
     add("--subject", default="fnx", help="the library under test (jax: shows the noise)")
     add("--out", default=str(HERE / "out"), help="folder for JSON, text and picture")
     add("--list", action="store_true", help="only name what would be measured")
+    add("--backend", default="", help="what fnx compiles for: cpu, numba")
     options = parser.parse_args()
+    if options.backend:  # of the workers, which inherit it
+        os.environ["FNX_BACKEND"] = options.backend
     if options.quick:
         options.rounds, options.processes = min(options.rounds, 3), 1
         options.budget = min(options.budget, 1.0)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import ml_dtypes
@@ -220,6 +220,7 @@ def _edges() -> dict[Any, list[Any]]:
 _EDGES = _edges()
 
 
+@cache
 def _above(node: Any) -> frozenset:
     seen, todo = {node}, [node]
     while todo:
@@ -230,7 +231,6 @@ def _above(node: Any) -> frozenset:
     return frozenset(seen)
 
 
-_ABOVE = {node: _above(node) for node in _EDGES}
 _WEAK_NODE = {"b": bool_, "i": _W_I, "u": _W_I, "f": _W_F, "c": _W_C}
 _WEAK_KIND = {_W_I: "i", _W_F: "f", _W_C: "c"}
 _WORDS = {_W_I: "int", _W_F: "float", _W_C: "complex"}
@@ -242,8 +242,8 @@ def _join(nodes: frozenset) -> Any:
         raise TypeMismatch(
             "an array of dtype float0 in arithmetic: it is the tangent of integers, which has no values"
         )
-    common = frozenset.intersection(*(_ABOVE[n] for n in nodes))
-    least = [n for n in common if all(m in _ABOVE[n] for m in common)]
+    common = frozenset.intersection(*(_above(n) for n in nodes))
+    least = [n for n in common if all(m in _above(n) for m in common)]
     if not least:
         names = ", ".join(sorted(NAME.get(n) or f"a Python {_WORDS[n]}" for n in nodes))
         raise TypePromotionError(

@@ -226,9 +226,10 @@ class Primitive:
 
     def is_computed_wider(self) -> bool:
         """Whether operands of small dtypes come to `impl` as the wider ones that they are computed in."""
-        from fnx.core.jaxpr import subjaxprs
-
-        return not (self.any_dtype or self.moves or self.effects or any(subjaxprs(self)))
+        given = [v if type(v) is tuple else (v,) for v in self.params().values()]
+        if any([hasattr(x, "eqns") for xs in given for x in xs]):
+            return False  # equations of jaxprs are looked at one by one
+        return not (self.any_dtype or self.moves or self.effects)
 
     def widened(self) -> "Primitive":
         """The same operation in the wider dtypes, where it has small ones as parameters."""

@@ -4,6 +4,7 @@ import gc
 import os
 import re
 from functools import lru_cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -23,13 +24,16 @@ _device = lru_cache(maxsize=None)(Device)
 def devices(backend: str | None = None) -> list[Device]:
     """The devices that arrays can live on; RuntimeError for a platform other than cpu.
 
-    There is one; the setting `num_devices` (FNX_NUM_DEVICES) makes more of them, for programs that map
-    over devices, as does XLA_FLAGS=--xla_force_host_platform_device_count=n, which is read when devices
-    are first asked for. They share the process's memory. With fnx.distributed, those of all processes.
+    Of the CPU there is one; `devices("gpu")` are those of NVIDIA's. The setting `num_devices`
+    (FNX_NUM_DEVICES) makes more CPUs, for programs that map over devices, as does
+    XLA_FLAGS=--xla_force_host_platform_device_count=n, which is read when devices are first asked for.
+    They share the process's memory. With fnx.distributed, those of all processes.
 
     >>> fnx.devices()
     [CpuDevice(id=0)]
     """
+    if backend in ("gpu", "cuda"):
+        return import_module("fnx.lowering.cuda.device").devices()
     if backend not in (None, "cpu"):
         raise RuntimeError(f"Unknown backend {backend!r}; fnx runs on: cpu")
     if not are_counted:
@@ -152,6 +156,9 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, **_: Any) -> Any:
         places = [device] * max(1, len(leaves))
     for place in places:
         _check_place(place)
+    if any(getattr(p, "platform", "cpu") == "gpu" for p in places):
+        put = import_module("fnx.lowering.cuda.device").put
+        return structure.unflatten(map(put, leaves, places))
     copies = [as_array(a).copy() for a in leaves]  # type: ignore[attr-defined]
     for x, place in zip(copies, places):
         _check_cut(x, place)

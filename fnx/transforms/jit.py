@@ -23,7 +23,6 @@ from fnx.core.lazy_imports import repr_html
 from fnx.interpreters.rewrite import counted
 from fnx.interpreters.spmd import bound_axes
 from fnx.interpreters.trace import CapturedRefs, trace
-from fnx.lowering.cpu.loader.progress import interrupted
 from fnx.process.placement import placed_all
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import aval_like, flatten_arrays, name_of
@@ -96,6 +95,8 @@ class Jitted:
                     try:
                         outs = program.run(leaves)
                     except KeyboardInterrupt as error:
+                        from fnx.lowering.cpu.loader.progress import interrupted
+
                         interrupted(error, program.jaxpr)
                         raise
                     if outs is not NotImplemented:
@@ -302,7 +303,7 @@ def jit(
     Arguments are arrays, numbers, and pytrees of them; those that are static must be hashable, and
     the function is compiled for each of their values. Without `fun`, a decorator. Results are computed
     in the memory of donated arguments where that can be; such arrays are deleted. `backend` is "cpu",
-    "numba" or "reference", by default what the setting of that name says. TypeError for
+    "cuda", "numba" or "reference", by default what the setting of that name says. TypeError for
     arguments that are not arrays, ValueError for static ones that cannot be hashed,
     and for a backend that there is not.
 

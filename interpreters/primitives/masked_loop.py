@@ -45,7 +45,8 @@ from fnx.ops.reduction.reduction import Max, ReduceOr
 from fnx.ops.structure.basic import broadcast_axis, scalar
 
 from .divergent import one_by_one
-from .masks import Apart, Proof, holds_question, without_flags
+from .masks import Apart, Proof, without_flags
+from .questions import holds_question
 from .scan import Scan
 
 Mask = tuple[bool, ...]

@@ -22,23 +22,20 @@ import numpy as np
 from fnx.core import policy
 from fnx.core.array import ConcreteArray
 from fnx.core.fast_dataclasses import dataclass
-from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var, made_once, subjaxprs
+from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from fnx.core.primitive import Primitive
 from fnx.interpreters.batching import batch_jaxpr
 from fnx.interpreters.control_flow import WhileRecord
 from fnx.interpreters.operands import only
 from fnx.interpreters.passes.dce import dce
-from fnx.interpreters.passes.simplify import simplify
 from fnx.interpreters.rewrite import bind_into, live, reaching
 from fnx.ops.base.broadcast import Broadcast
 from fnx.ops.base.permute import Reshape
 from fnx.ops.elementwise.arithmetic import add
-from fnx.ops.elementwise.pointwise import Pointwise
 from fnx.ops.elementwise.select import and_, ne, or_
 from fnx.ops.reduction.reduction import ReduceOr
 
-from .custom_vmap import CustomVmap
-from .user_primitives import Foreign
+from .questions import SUMS, asks_all, keeps_apart, moves
 from .write_out import WritingOut
 
 Mask = tuple[bool, ...]
@@ -60,87 +57,6 @@ class Apart:
     pending: Jaxpr | None
     settled: dict[int, Any]
     shared: Jaxpr | None
-
-
-@made_once
-def _is_any(jaxpr: Jaxpr) -> bool:
-    """Whether a jaxpr of bools gives whether any is true."""
-    small = simplify(jaxpr, final=True)
-    (x,), (out,) = small.inputs, small.outs
-    if not small.eqns:
-        return out is x
-    e = small.eqns[-1]
-    axes = getattr(e.prim, "axes", None)
-    return (
-        len(small.eqns) == 1
-        and e.prim.name == "reduce_or"
-        and e.inputs[0] is x
-        and e.outs[0] is out
-        and len(axes or ()) == len(x.aval.shape)
-    )
-
-
-def asks_all(prim: Primitive) -> bool:
-    """Whether a user's primitive gives the truth of any of its bools, as one for a whole batch does."""
-    if not isinstance(prim, Foreign) or prim.transparent != "final" or len(prim.avals) != 1:
-        return False
-    outs = prim.abstract()
-    return (
-        len(outs) == 1
-        and prim.avals[0].dtype == outs[0].dtype == _BOOL
-        and outs[0].shape == ()
-        and _is_any(prim.jaxpr)
-    )
-
-
-@made_once
-def holds_question(jaxpr: Jaxpr) -> bool:
-    """Whether a question is asked of all members, at any depth."""
-    return any(
-        asks_all(e.prim) or any(holds_question(j) for j in subjaxprs(e.prim)) for e in jaxpr.eqns
-    )
-
-
-@made_once
-def _keeps_apart(jaxpr: Jaxpr) -> bool:
-    """Whether rules of users for vmap do not let members see each other, but for questions."""
-    for e in jaxpr.eqns:
-        if isinstance(e.prim, CustomVmap):
-            return False
-        if isinstance(e.prim, Foreign) and not asks_all(e.prim) and not _is_member_wise(e.prim):
-            return False
-        if not all(map(_keeps_apart, subjaxprs(e.prim))):
-            return False
-    return True
-
-
-def _is_member_wise(prim: Foreign) -> bool:
-    if prim.transparent != "final":
-        return False
-    inputs = [Var(a) for a in prim.avals]
-    eqns: list[Eqn] = []
-    outs = bind_into(eqns, prim, inputs)
-    try:
-        batched, mask = batch_jaxpr(Jaxpr(inputs, eqns, outs), 2, (True,) * len(inputs))
-    except Exception:  # a rule of a user's, which may forbid that
-        return prim.jaxpr.outs == prim.jaxpr.inputs or not simplify(prim.jaxpr, final=True).eqns
-    return all(mask) and all(_moves(e.prim) for e in simplify(batched, final=True).eqns)
-
-
-_MOVES = {
-    "broadcast_in_dim", "concatenate", "dynamic_slice", "dynamic_update_slice", "gather", "iota", "reshape",
-    "scatter", "slice", "slice_set", "squeeze", "transpose",
-}  # fmt: skip
-
-
-_SUMS = {
-    "argmax", "argmin", "dot_general", "reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_prod",
-    "reduce_sum",
-}  # fmt: skip
-
-
-def _moves(prim: Primitive) -> bool:
-    return isinstance(prim, Pointwise) or prim.name in _MOVES
 
 
 class Numbering(WritingOut):
@@ -262,7 +178,7 @@ class Proof:
 
     def apart(self) -> Apart | None:
         """The loop of one member, if it is apart, and straight code."""
-        if not (_keeps_apart(self.member.cond_jaxpr) and _keeps_apart(self.member.body_jaxpr)):
+        if not (keeps_apart(self.member.cond_jaxpr) and keeps_apart(self.member.body_jaxpr)):
             return None
         test, outs = self.test(self.carry), self.step(self.carry)
         goes = self.question(test)
@@ -448,10 +364,10 @@ def _is_straight(eqns: Sequence[Eqn]) -> bool:
     work = 0
     for e in eqns:
         sizes = [v.aval.size for v in e.outs]
-        if not _moves(e.prim) and e.prim.name not in _SUMS or max(sizes) > policy.MEMBER_VALUE:
+        if not moves(e.prim) and e.prim.name not in SUMS or max(sizes) > policy.MEMBER_VALUE:
             return False
         work += sum(sizes)
     return work <= policy.MEMBER_WORK
 
 
-__all__ = ["Apart", "Proof", "asks_all", "holds_question", "without_flags"]
+__all__ = ["Apart", "Proof", "without_flags"]

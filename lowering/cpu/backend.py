@@ -7,6 +7,7 @@ are run: a process that recalls its programs needs none of them.
 
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
@@ -17,7 +18,7 @@ from fnx.core import config, dtypes, policy, scalar
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.backend import Memory, donation
-from fnx.core.errors import FnxError
+from fnx.core.errors import CompileError, FnxError
 from fnx.core.jaxpr import Jaxpr
 from fnx.core.threads.fork_safety import cached_property
 from fnx.lowering import fingerprint
@@ -210,10 +211,12 @@ class Backend:
     name = "cpu"
     memory = Memory()
 
-    def compile(
-        self, jaxpr: Jaxpr, donated: Any = (), simplified: Simplified | None = None
-    ) -> Compiled:
-        return Compiled(jaxpr, tuple(donated), simplified)
+    def compile(self, jaxpr: Jaxpr, donated: Any = (), simplified: Simplified | None = None) -> Any:
+        """Native code of fnx's own; Numba's, with a warning, where that cannot be made."""
+        try:
+            return Compiled(jaxpr, tuple(donated), simplified)
+        except CompileError as error:
+            return _by_numba(error, simplified() if simplified else jaxpr, tuple(donated))
 
     def team(
         self, jaxpr: Jaxpr, size: int, partitions: Any, places: list[str], results: Sequence[tuple]
@@ -240,6 +243,19 @@ class Backend:
         saved = size * work * (1 - 1 / min(size, cpus))
         each = thresholds.CROWDED_EXCHANGE if crowded else thresholds.EXCHANGE
         return saved > thresholds.TEAM + each * exchanges
+
+
+def _by_numba(error: CompileError, jaxpr: Jaxpr, donated: tuple[int, ...]) -> Any:
+    """The program as the Numba backend compiles it; the first error where that fails, too."""
+    try:
+        from fnx.lowering.numba import backend as numba
+
+        found = numba.backend.compile(jaxpr, donated)
+    except Exception as second:
+        error.add_note(f"The Numba backend could not compile it either: {second}")
+        raise error from None
+    warnings.warn(f"{error}\nIt was compiled by Numba.", RuntimeWarning, stacklevel=2)
+    return found
 
 
 backend = Backend()

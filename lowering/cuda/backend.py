@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-
 from fnx.core import config, scalar
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.backend import Memory
@@ -21,7 +20,7 @@ from .device_buffer import DeviceBuffer
 from .driver import Driver
 from .executable import Executable, grid_of
 from .target import CudaTarget
-from .thresholds import LIMITS, Limits
+from .thresholds import LIMITS, SIMULATED, Limits
 
 
 @lru_cache(maxsize=1)
@@ -39,13 +38,6 @@ def driver() -> Driver:
 def limits() -> Limits:
     """How work is laid out; a few threads where each is one of Python's."""
     return SIMULATED if simulator.is_simulated() else LIMITS
-
-
-# Sizes at which small arrays take every way: blocks of a few threads, parts of a few elements.
-SIMULATED = Limits(
-    threads=8, blocks=3, tile=(4, 2), parallel=2, row=6, rows=40, split=20, parts=4,
-    scan=8, scan_part=3,
-)  # fmt: skip
 
 
 class Compiled:
@@ -104,6 +96,7 @@ class Compiled:
 
     def ahead_of_time(self, device: str) -> list[device_code.Code]:
         """Machine code of all kernels for a device that need not be there, kept on disk."""
+        device_code.capability(device)
         return [device_code.cubin(p, device) for p in self.printed.values()]
 
     def kernel_text(self) -> str:
@@ -114,7 +107,9 @@ class Compiled:
         head = ["import math\n", "import numba", "import numpy as np", "from numba import cuda"]
         head += ["from numba.cuda import libdevice\n\n"]
         sources = "\n\n".join(p.source for p in self.printed.values())
-        return "\n".join(head) + sources + "\n\n" + "\n".join(self._steps(self.plan.steps, 0)) + "\n"
+        return (
+            "\n".join(head) + sources + "\n\n" + "\n".join(self._steps(self.plan.steps, 0)) + "\n"
+        )
 
     def _steps(self, steps: list[plans.Step], depth: int) -> list[str]:
         """The plan as comments."""
@@ -124,7 +119,9 @@ class Compiled:
                 case plans.Kernel():
                     p = self.printed[s]
                     grid = "x".join(map(str, grid_of(s, self.limits)))
-                    text = f"launch {p.name}, {grid} blocks of {'x'.join(map(str, p.threads))} threads"
+                    text = (
+                        f"launch {p.name}, {grid} blocks of {'x'.join(map(str, p.threads))} threads"
+                    )
                 case plans.Host():
                     text = f"host {s.call.name or 'callback'}"
                 case plans.Library():

@@ -1,17 +1,15 @@
 """Which loops become which kernels: an iteration a thread, or a result a block, or results in stages."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fnx.lowering.ir import kernel, traversal
 from fnx.lowering.ir.kernel import Loop, Stmt
 
 from . import independence, reductions, updates
-
-if TYPE_CHECKING:
-    from .schedule import Scheduler
+from .plan import Scheduling
 
 
-def scheduled(scheduler: "Scheduler", s: Loop, name: str, note: str) -> bool:
+def scheduled(scheduler: Scheduling, s: Loop, name: str, note: str) -> bool:
     """Make kernels of a loop; False, and nothing, where threads cannot share it or it is short."""
     if independence.calls([s]):
         return False
@@ -36,7 +34,7 @@ def scheduled(scheduler: "Scheduler", s: Loop, name: str, note: str) -> bool:
     return flat(scheduler, axes, rest, name, note)
 
 
-def flat(scheduler: "Scheduler", axes: Any, body: list[Stmt], name: str, note: str) -> bool:
+def flat(scheduler: Scheduling, axes: Any, body: list[Stmt], name: str, note: str) -> bool:
     """An iteration a thread: in blocks of two dimensions where there are two long axes."""
     limits = scheduler.limits
     sizes = [traversal.extent(n) for _, n in axes]
@@ -64,7 +62,7 @@ def _leaves(e: Any) -> set:
     return seen
 
 
-def _of_unknown_length(scheduler: "Scheduler", s: Loop, name: str, note: str) -> bool:
+def _of_unknown_length(scheduler: Scheduling, s: Loop, name: str, note: str) -> bool:
     """A loop whose length is computed: it is shared where it is marked as a vector's."""
     if not s.kind.vectorized or _has_atomics(s):
         return False

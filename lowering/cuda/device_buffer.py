@@ -9,6 +9,7 @@ from fnx.core.errors import InvalidValue
 
 from .driver import Driver, Memory
 
+
 class DeviceBuffer(Buffer):
     """C-contiguous numbers in memory that a driver has given."""
 

@@ -36,18 +36,23 @@ def capability(device: str) -> tuple[int, int]:
     """The compute capability of a name such as "sm_90"."""
     found = re.fullmatch(r"sm_(\d+)(\d)", device) if isinstance(device, str) else None
     if found is None:
-        raise InvalidValue(f'{device!r} is no compute capability; expected one as "sm_90" or "sm_120"')
+        raise InvalidValue(
+            f'{device!r} is no compute capability; expected one as "sm_90" or "sm_120"'
+        )
     return int(found[1]), int(found[2])
 
 
 def ptx(printed: Printed, device: str) -> str:
     """The PTX of a kernel."""
     cuda, function, signature = _function(printed)
-    return _compiled(printed, lambda: cuda.compile_ptx(function, signature, cc=capability(device))[0])
+    return _compiled(
+        printed, lambda: cuda.compile_ptx(function, signature, cc=capability(device))[0]
+    )
 
 
 def cubin(printed: Printed, device: str) -> Code:
     """The machine code of a kernel, from disk if it is there."""
+    capability(device)
     key = disk_cache.key("cubin", printed.source, repr(_types(printed)), device, _toolkit())
     known = disk_cache.get(key, "cubin")
     if known is not None:
@@ -136,7 +141,9 @@ def _toolkit() -> str:
 def numba_cuda() -> Any:
     """Numba-CUDA; ImportError that says what to install."""
     if importlib.util.find_spec("numba_cuda") is None:
-        raise ImportError(f"kernels for a GPU are compiled by numba-cuda, which is missing: {INSTALL}")
+        raise ImportError(
+            f"kernels for a GPU are compiled by numba-cuda, which is missing: {INSTALL}"
+        )
     from numba import cuda
 
     return cuda

@@ -1,4 +1,4 @@
-"""What is asked of a driver of a GPU: a few calls, so that another one, or a record of them, can stand in."""
+"""What is asked of a driver of a GPU: a few calls, so that another can stand in."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -38,7 +38,9 @@ class Driver(Protocol):
         """Copy an array of the host."""
         ...
 
-    def download(self, memory: Memory, offset: int, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    def download(
+        self, memory: Memory, offset: int, shape: tuple[int, ...], dtype: Any
+    ) -> np.ndarray:
         """A copy on the host, of all that was asked for before."""
         ...
 

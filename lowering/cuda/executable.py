@@ -51,9 +51,7 @@ class Executable:
         printed: dict[plan.Kernel, Printed] | None = None,
     ):
         self.plan, self.limits, self.driver = planned, limits, driver
-        self.printed = printed or {
-            k: kernel_printer.printed(k, limits) for k in planned.kernels()
-        }
+        self.printed = printed or {k: kernel_printer.printed(k, limits) for k in planned.kernels()}
 
     @cached_property
     def _functions(self) -> dict[plan.Kernel, Any]:

@@ -1,7 +1,7 @@
 """The driver of a GPU: cuda.core's calls, on one stream. No GPU has run it yet.
 
-Memory is the stream's pool's. Kernels are cubins for the compute capability of the device (`device_code.py`),
-arguments are pointers.
+Memory is the stream's pool's. Kernels are cubins for the compute capability of the device
+(`device_code.py`), arguments are pointers.
 """
 
 import ctypes
@@ -111,7 +111,7 @@ class GpuDriver:
         given: list[Any] = []
         for a in arguments:
             address, itemsize = a.memory.address + a.offset, np.dtype(a.dtype).itemsize
-            if a.is_array:  # Numba's array of one axis: owner, parent, length, itemsize, data, shape, stride
+            if a.is_array:  # owner, parent, length, itemsize, data, shape, stride
                 given += [0, 0, a.size, itemsize, address, a.size, itemsize]
             else:
                 given.append(address)

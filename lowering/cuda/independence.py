@@ -51,9 +51,7 @@ def calls(body: Iterable[Stmt]) -> bool:
     return any(isinstance(s, (CallHost, CallLibrary)) for s in traversal.statements(body))
 
 
-def parallel(
-    loops: Sequence[Loop], body: list[Stmt], halves: Halves
-) -> list[Loop]:
+def parallel(loops: Sequence[Loop], body: list[Stmt], halves: Halves) -> list[Loop]:
     """Those of perfectly nested loops around `body` whose iterations are independent."""
     if calls(body):
         return []
@@ -101,9 +99,7 @@ class _Accesses:
     def independent(self, loop: Loop, loops: Sequence[Loop], halves: Halves) -> bool:
         ranges = self.ranges | {x.index: (0, extent(x) - 1) for x in loops}
         return all(
-            self._apart(b, loop, loops, ranges, halves)
-            for b in self.writes
-            if b.space != "private"
+            self._apart(b, loop, loops, ranges, halves) for b in self.writes if b.space != "private"
         )
 
     def _apart(
@@ -185,7 +181,9 @@ class _Place:
         low = high = float(self.number)
         for leaf, factor in (self.moving | self.fixed).items():
             known = values.get(leaf)
-            ends = [factor * e for e in ((known, known) if known is not None else self.range_of(leaf))]
+            ends = [
+                factor * e for e in ((known, known) if known is not None else self.range_of(leaf))
+            ]
             low, high = low + min(ends), high + max(ends)
         return low, high
 

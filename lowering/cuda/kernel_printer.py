@@ -19,7 +19,9 @@ from .plan import Kernel
 from .thresholds import Limits
 
 _WIDE = 76
-_SHUFFLED = frozenset("int32 uint32 int64 uint64 float32 float64".split())  # between lanes of a warp
+_SHUFFLED = frozenset(
+    "int32 uint32 int64 uint64 float32 float64".split()
+)  # between lanes of a warp
 _WHOLE_WARP = "0xFFFFFFFF"
 _FORMULAS = {
     "half_bits": ("float32", expand.half_bits),
@@ -136,7 +138,12 @@ class KernelCode(Code):
         for e, v in self.k.names.items():
             if v in self.memo:
                 self.bind(e, self.memo[v])
-        frame = {"single": self._single, "flat": self._flat, "tile": self._tile, "block": self._block}
+        frame = {
+            "single": self._single,
+            "flat": self._flat,
+            "tile": self._tile,
+            "block": self._block,
+        }
         frame[self.k.shape]()
 
     def _slot(self, v: Expr, buffer: Buffer, place: int) -> str:
@@ -243,7 +250,9 @@ class KernelCode(Code):
         """The threads of a block share the iterations; carries are combined over all of them."""
         extent, names = bare(self.index(s.extent)), self.named(s.carries)
         operations = combining.operations(s) or []
-        neutral = [combining.identity(o, c.dtype) for o, c in zip(operations, s.carries, strict=True)]
+        neutral = [
+            combining.identity(o, c.dtype) for o, c in zip(operations, s.carries, strict=True)
+        ]
         self.set(names, neutral)
         self.before(s)
         index = self.fresh("i")
@@ -318,7 +327,9 @@ class KernelCode(Code):
             self.put(f"if thread < {distance}:")
             self.depth += 1
             with self.scope():
-                a, b = (self.assigned(f"({array}[{at}])") for at in ("thread", f"thread + {distance}"))
+                a, b = (
+                    self.assigned(f"({array}[{at}])") for at in ("thread", f"thread + {distance}")
+                )
                 self.put(f"{array}[thread] = {bare(self._combine(op, a, b, dtype))}")
             self.depth -= 1
             self.put("cuda.syncthreads()")

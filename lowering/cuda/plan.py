@@ -1,14 +1,17 @@
 """The plan of a program: what the host does, step by step, and the kernels that it launches."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import field
-from typing import Literal
+from typing import Literal, Protocol
 
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.scalar import Expr
 from fnx.lowering.ir.kernel import Buffer, CallHost, CallLibrary, Program, Stmt
 
+from .thresholds import Limits
+
 Shape = Literal["single", "flat", "tile", "block"]
+Axes = list[tuple[Expr, Expr]]  # indices, and how many iterations each has
 
 
 class Step:
@@ -114,3 +117,30 @@ def blocks(step: Step) -> list[list[Step]]:
         case If():
             return [step.then, step.orelse]
     return []
+
+
+class Scheduling(Protocol):
+    """Adds kernels to a plan, in order."""
+
+    limits: Limits
+    halves: dict[Expr, int]
+
+    def launch(
+        self,
+        shape: Shape,
+        axes: Axes,
+        body: list[Stmt],
+        name: str = "",
+        note: str = "",
+        atomic: Sequence[Buffer] = (),
+    ) -> None:
+        """A kernel of its own."""
+        ...
+
+    def temporary(self, dtype: str, size: int) -> Buffer:
+        """Memory for what one kernel leaves for the next."""
+        ...
+
+    def statement(self, s: Stmt, name: str = "", note: str = "") -> None:
+        """Make steps of a statement."""
+        ...

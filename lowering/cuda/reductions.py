@@ -4,8 +4,6 @@ All of them combine in an order that the sizes alone decide: the same bits from 
 Source: Harris 2007 (reductions with warp shuffles); Sengupta et al. 2007 (reduce, scan, scan again).
 """
 
-from typing import TYPE_CHECKING
-
 from fnx.core import scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import affine, traversal
@@ -13,21 +11,17 @@ from fnx.lowering.ir.expressions import replacing
 from fnx.lowering.ir.kernel import Eval, Let, Loop, LoopKind, Stmt, Store
 
 from . import combining, independence
-
-if TYPE_CHECKING:
-    from .schedule import Scheduler
-
-Axes = list[tuple[Expr, Expr]]
+from .plan import Axes, Scheduling
 
 
-def whole(scheduler: "Scheduler", s: Loop, name: str, note: str) -> bool:
+def whole(scheduler: Scheduling, s: Loop, name: str, note: str) -> bool:
     """A loop with carries that no loop is around."""
     if s.extent.op not in ("size", "const"):
         return False
     return scheduled(scheduler, [], [s], name, note) or _scan(scheduler, [], [s], name, note)
 
 
-def scheduled(scheduler: "Scheduler", axes: Axes, body: list[Stmt], name: str, note: str) -> bool:
+def scheduled(scheduler: Scheduling, axes: Axes, body: list[Stmt], name: str, note: str) -> bool:
     """Make kernels of independent iterations with loops inside; False where one thread each is best."""
     limits = scheduler.limits
     count = _count(axes)
@@ -80,7 +74,7 @@ def _nodes(roots: list[Expr]) -> list[Expr]:
     return list(seen)
 
 
-def _shared_out(s: Loop, scheduler: "Scheduler") -> Loop | None:
+def _shared_out(s: Loop, scheduler: Scheduling) -> Loop | None:
     """A loop whose iterations the threads of a block share; None if they cannot."""
     if s.extent.op not in ("size", "const") or s.extent.attr < 1:
         return None
@@ -114,7 +108,7 @@ def _alone(body: list[Stmt]) -> tuple[list[Stmt], Loop, list[Stmt]] | None:
 
 
 def _split(
-    scheduler: "Scheduler", axes: Axes, body: list[Stmt], by_columns: bool, name: str, note: str
+    scheduler: Scheduling, axes: Axes, body: list[Stmt], by_columns: bool, name: str, note: str
 ) -> bool:
     """Parts of a reduction by threads or blocks of their own, and then the parts."""
     found = _alone(body)
@@ -132,7 +126,9 @@ def _split(
     chunk.kind = LoopKind.SERIAL if by_columns else LoopKind.THREAD
     operations = combining.operations(s)
     assert operations is not None
-    chunk.init = [combining.identity(o, c.dtype) for o, c in zip(operations, s.carries, strict=True)]
+    chunk.init = [
+        combining.identity(o, c.dtype) for o, c in zip(operations, s.carries, strict=True)
+    ]
     rows = _count(axes)
     row = _linear(axes)
     buffers = [scheduler.temporary(c.dtype, rows * count) for c in s.carries]
@@ -188,7 +184,7 @@ def _renamed(s: Stmt, anew) -> Stmt:  # type: ignore[no-untyped-def]
 # --- cumulative reductions ---------------------------------------------------------------------
 
 
-def _scan(scheduler: "Scheduler", axes: Axes, body: list[Stmt], name: str, note: str) -> bool:
+def _scan(scheduler: Scheduling, axes: Axes, body: list[Stmt], name: str, note: str) -> bool:
     """What each part adds up to, where each part begins, and each part again from there."""
     if len(body) != 1 or not isinstance(body[0], Loop):
         return False
@@ -218,7 +214,9 @@ def _scan(scheduler: "Scheduler", axes: Axes, body: list[Stmt], name: str, note:
     loads = [scalar.load(b, place(j), b.dtype) for b in buffers]
     inner: list[Stmt] = [Let(terms, loads)]
     inner += [Store(b, place(j), c) for b, c in zip(buffers, s.carries, strict=True)]
-    yields = [combining.combined(o, c, t) for o, c, t in zip(operations, s.carries, terms, strict=True)]
+    yields = [
+        combining.combined(o, c, t) for o, c, t in zip(operations, s.carries, terms, strict=True)
+    ]
     starts: Stmt = Loop(j, scalar.size(count), inner, s.carries, s.init, yields)
     for index, extent in reversed(axes):
         starts = Loop(index, extent, [starts])
@@ -237,7 +235,9 @@ def _totals(scheduler, axes, s, operations, buffers, place, count, length, name,
     part, within = scalar.counter("p", count), scalar.counter("j", length)
     chunk = _chunk(s, part, within, count, length)
     chunk.body = [x for x in chunk.body if isinstance(x, (Let, Eval))]
-    chunk.init = [combining.identity(o, c.dtype) for o, c in zip(operations, s.carries, strict=True)]
+    chunk.init = [
+        combining.identity(o, c.dtype) for o, c in zip(operations, s.carries, strict=True)
+    ]
     stores = [Store(b, place(part), c) for b, c in zip(buffers, chunk.carries, strict=True)]
     axes = [*axes, (part, scalar.size(count))]
     scheduler.launch("flat", axes, [chunk, *stores], name, f"{note}, parts")

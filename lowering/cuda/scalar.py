@@ -7,7 +7,6 @@ the same text with functions of NumPy's under these names (`simulator.py`).
 
 from collections.abc import Callable
 
-from fnx.core import scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.ir.number_formats import BYTES, KIND, PART
 from fnx.lowering.math import expand
@@ -147,7 +146,9 @@ def _popcount(p, e: Expr) -> str:
 def _clz(p, e: Expr) -> str:
     (x,) = p.operands(e, bare=False)
     width = 8 * BYTES[e.dtype]
-    return f"{NUMPY[e.dtype]}(np.int64(libdevice.clzll({_wide(x, e.dtype)})) - np.int64({64 - width}))"
+    return (
+        f"{NUMPY[e.dtype]}(np.int64(libdevice.clzll({_wide(x, e.dtype)})) - np.int64({64 - width}))"
+    )
 
 
 def _cast(p, e: Expr) -> str:
@@ -158,7 +159,7 @@ def _cast(p, e: Expr) -> str:
     if b == "b":
         return f"({x} != {NUMPY[source]}(0))" if a != "b" else x
     if b == "h":
-        return x if a == "b" and False else to_half(p, e.args[0], x, target)
+        return to_half(p, e.args[0], x, target)
     if a in "fh" and b in "iu":
         return _from_float(p, e, x)
     if a == "h" and target == "float32":
@@ -247,7 +248,9 @@ _FORMS: dict[str, dict[str, Form]] = {
     **{op: {"fh": _rounding} for op in _LIBDEVICE},
     "sqrt": {"f": _sqrt},
     "fma": {"f": _fma},
-    **{op: {"iu": _shift} for op in ("shift_left", "shift_right_logical", "shift_right_arithmetic")},
+    **{
+        op: {"iu": _shift} for op in ("shift_left", "shift_right_logical", "shift_right_arithmetic")
+    },
     "population_count": {"iu": _popcount},
     "clz": {"iu": _clz},
     "is_finite": {"fh": _is_finite},

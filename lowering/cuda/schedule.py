@@ -14,11 +14,21 @@ from fnx.core import scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import dependence, kernel, traversal
 from fnx.lowering.ir.expressions import reads_memory
-from fnx.lowering.ir.kernel import Buffer, CallHost, CallLibrary, Eval, Let, Nest, Program, Ref, Stmt
+from fnx.lowering.ir.kernel import (
+    Buffer,
+    CallHost,
+    CallLibrary,
+    Eval,
+    Let,
+    Nest,
+    Program,
+    Ref,
+    Stmt,
+)
 from fnx.lowering.ir.number_formats import itemsize
 
 from . import blocks, independence
-from .plan import For, Host, If, Kernel, Library, Plan, Step, While
+from .plan import Axes, For, Host, If, Kernel, Library, Plan, Shape, Step, While
 from .thresholds import LIMITS, Limits
 
 ALIGN = 64  # bytes, of what lies in the workspace
@@ -118,13 +128,19 @@ class Scheduler:
             body, self.pending = self.pending, []
             self.launch("single", [], body, "scalars")
 
-    def launch(self, shape, axes, body, name="", note="", atomic=()) -> None:  # type: ignore[no-untyped-def]
+    def launch(
+        self,
+        shape: Shape,
+        axes: Axes,
+        body: list[Stmt],
+        name: str = "",
+        note: str = "",
+        atomic: Sequence[Buffer] = (),
+    ) -> None:
         self.flush()
         self.count += 1
         text = f"k{self.count}_{name or 'loop'}"
-        self.steps.append(
-            Kernel(text, shape, axes, body, note, list(atomic), dict(self.names))
-        )
+        self.steps.append(Kernel(text, shape, axes, body, note, list(atomic), dict(self.names)))
 
     def temporary(self, dtype: str, size: int) -> Buffer:
         """Memory for what one kernel leaves for the next."""
@@ -189,9 +205,7 @@ class Scheduler:
             self.names |= dict(zip(found, variables, strict=True))
 
     def _nest(self, s: Nest) -> None:
-        private = [
-            {b for b in traversal.buffers([x]) if b.space == "private"} for x in s.body
-        ]
+        private = [{b for b in traversal.buffers([x]) if b.space == "private"} for x in s.body]
         shared = any(a & b for k, a in enumerate(private) for b in private[:k])
         if shared:
             self.pending.append(s)
@@ -204,7 +218,9 @@ class Scheduler:
         refs = traversal.references(s)
         offsets = [self._offset(r) for r in refs]
         if isinstance(s, CallHost):
-            self.notes.append(f"host call {s.name or 'of Python'}: arrays are copied there and back")
+            self.notes.append(
+                f"host call {s.name or 'of Python'}: arrays are copied there and back"
+            )
             self.steps.append(Host(s, offsets))
         else:
             if s.result is not None:
@@ -254,7 +270,9 @@ class Scheduler:
         step = scalar.sub if s.reverse else scalar.add
         outer = self.halves
         self.halves = outer | dependence.halves(s)
-        body = self._round(s.body, [s.index, *s.carries], [step(s.index, scalar.size(1)), *s.yields])
+        body = self._round(
+            s.body, [s.index, *s.carries], [step(s.index, scalar.size(1)), *s.yields]
+        )
         self.halves = outer
         self.steps.append(For(int(s.extent.attr) if known else self.slots.of(extent), body))
 

@@ -34,3 +34,8 @@ class Limits:
 
 
 LIMITS = Limits()
+# For the simulator: sizes at which small arrays take every way, blocks of a few threads.
+SIMULATED = Limits(
+    threads=8, blocks=3, tile=(4, 2), parallel=2, row=6, rows=40, split=20, parts=4,
+    scan=8, scan_part=3,
+)  # fmt: skip

@@ -5,8 +5,6 @@ are added in an order that sizes alone decide: parts of the updates have copies 
 own, which are then added up. Of places that are set twice the last update stays: a first pass finds it.
 """
 
-from typing import TYPE_CHECKING
-
 from fnx.core import scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import traversal
@@ -15,16 +13,14 @@ from fnx.lowering.ir.kernel import Buffer, If, Loop, Stmt, Store
 from fnx.lowering.ir.number_formats import KIND
 
 from . import combining, independence
-
-if TYPE_CHECKING:
-    from .schedule import Scheduler
+from .plan import Scheduling
 
 _ATOMIC = frozenset(("add", "max", "min"))
 _WORDS = frozenset(("int32", "int64", "uint32", "uint64"))
 
 
 def scheduled(
-    scheduler: "Scheduler",
+    scheduler: Scheduling,
     loops: list[Loop],
     body: list[Stmt],
     found: list[Loop],
@@ -85,7 +81,7 @@ def _update(s: Stmt) -> Update | None:
 
 
 def _in_copies(
-    scheduler: "Scheduler", loops: list[Loop], count: int, update: Update, name: str, note: str
+    scheduler: Scheduling, loops: list[Loop], count: int, update: Update, name: str, note: str
 ) -> bool:
     """Parts of the updates, each in a copy of its own; then the copies, in their order."""
     inside, store, op, value = update
@@ -129,6 +125,10 @@ def _in_copies(
     old = scalar.load(store.buffer, d, copies.dtype)
     sums = Loop(k, scalar.size(parts), [], [total], [old], [more])
     scheduler.launch(
-        "flat", [(d, scalar.size(size))], [sums, Store(store.buffer, d, total)], name, f"{note}, the copies"
+        "flat",
+        [(d, scalar.size(size))],
+        [sums, Store(store.buffer, d, total)],
+        name,
+        f"{note}, the copies",
     )
     return True

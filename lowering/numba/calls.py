@@ -8,11 +8,12 @@ from numba.core import cgutils, types
 from numba.core.typing import signature
 from numba.extending import lower_builtin, type_callable
 
+from fnx.core import policy
+
 from .memory import Memory, address
-from .runtime import host, stop
+from .runtime import copy_bytes, host, special, stop
 
 _BYTE, _WORD, _STATUS = ir.IntType(8), ir.IntType(64), ir.IntType(32)
-_POLL_EVERY = 1 << 22  # operations, about a millisecond, between two looks for signals
 
 
 @type_callable(host)
@@ -52,9 +53,59 @@ def _stop(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     builder.store(done, counter)
     found = cgutils.alloca_once_value(builder, ir.IntType(1)(0))
     builder.store(ir.IntType(1)(0), found)
-    with builder.if_then(builder.icmp_signed(">", done, _WORD(_POLL_EVERY)), likely=False):
+    with builder.if_then(builder.icmp_signed(">", done, _WORD(policy.POLLED_WORK)), likely=False):
         builder.store(_WORD(0), counter)
         kind = ir.FunctionType(_STATUS, [])
         status = builder.call(builder.inttoptr(builder.load(calls), kind.as_pointer()), [])
         builder.store(builder.icmp_signed("!=", status, _STATUS(0)), found)
     return builder.load(found)
+
+
+_OUTS = 4  # results of a function of SciPy's, at most
+
+
+@type_callable(special)
+def _type_special(context: Any) -> Callable:
+    return lambda call, part, args: signature(args[0], types.int64, types.int64, args)
+
+
+@lower_builtin(special, types.int64, types.int64, types.BaseTuple)
+def _special(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    """A loop of a ufunc, `void (char **args, long *counts, long *steps, void *data)`, on one element."""
+    kinds, values = list(sig.args[2]), cgutils.unpack_tuple(builder, args[2])
+    pointer, result = _BYTE.as_pointer(), context.get_value_type(sig.return_type)
+    count = len(kinds) + _OUTS
+    pointers = cgutils.alloca_once(builder, pointer, _WORD(count))
+    steps = cgutils.alloca_once(builder, _WORD, _WORD(count))
+    outs = cgutils.alloca_once(builder, result, _WORD(_OUTS))
+    one = cgutils.alloca_once(builder, _WORD)
+    builder.store(_WORD(1), one)
+    places = [cgutils.alloca_once(builder, context.get_value_type(k)) for k in kinds]
+    for place, value in zip(places, values, strict=True):
+        builder.store(value, place)
+    places += [builder.gep(outs, [_WORD(k)]) for k in range(_OUTS)]
+    for k, place in enumerate(places):
+        builder.store(builder.bitcast(place, pointer), builder.gep(pointers, [_WORD(k)]))
+        builder.store(_WORD(0), builder.gep(steps, [_WORD(k)]))
+    kind = ir.FunctionType(
+        ir.VoidType(), [pointers.type, one.type, steps.type, pointer]
+    ).as_pointer()
+    record = builder.inttoptr(args[0], _WORD.as_pointer())
+    words = [builder.load(builder.gep(record, [_WORD(k)])) for k in range(2)]
+    data = builder.inttoptr(words[1], pointer)
+    builder.call(builder.inttoptr(words[0], kind), [pointers, one, steps, data])
+    return builder.load(builder.gep(outs, [args[1]]))
+
+
+@type_callable(copy_bytes)
+def _type_copy(context: Any) -> Callable:
+    return lambda places, count: signature(types.none, places, types.int64)
+
+
+@lower_builtin(copy_bytes, types.BaseTuple, types.int64)
+def _copy(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    kinds, values = list(sig.args[0]), cgutils.unpack_tuple(builder, args[0])
+    indices = [context.cast(builder, values[k], kinds[k], types.int64) for k in (1, 3)]
+    to, of = [address(builder, values[k], i) for k, i in zip((0, 2), indices, strict=True)]
+    cgutils.raw_memcpy(builder, to, of, args[1], 1)
+    return context.get_dummy_value()

@@ -1,8 +1,8 @@
 """Printed programs compiled by Numba, with the interface that all native programs of fnx have.
 
 A program's function takes typed pointers. What calls it is a function of C's types (as
-`lowering/cpu/runtime/abi.py` says), made beside it in the same library, so that the loader of native programs
-runs it: results are allocated, arguments checked and callbacks entered as for any other.
+`lowering/cpu/runtime/abi.py` says), made beside it in the same library, so that the loader of native
+programs runs it: results are allocated, arguments checked and callbacks entered as for any other.
 """
 
 import itertools
@@ -20,7 +20,6 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 
 from . import calls, memory, operations, runtime
-from .program_printer import Printed
 
 assert calls  # whose import tells Numba of host and stop
 _count = itertools.count()
@@ -29,7 +28,7 @@ _HELPER = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper
 _BYTE, _WORD, _STATUS = ir.IntType(8), ir.IntType(64), ir.IntType(32)
 
 
-def library(printed: Printed, entry: str) -> Any:
+def library(printed: Any, entry: str) -> Any:
     """Numba's library of a program, in which the function `entry` is that of fnx's interface."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", errors.NumbaWarning)
@@ -37,7 +36,7 @@ def library(printed: Printed, entry: str) -> Any:
             return _compiled(_function(printed, entry), printed, entry)
 
 
-def _function(printed: Printed, name: str) -> Callable:
+def _function(printed: Any, name: str) -> Callable:
     """The Python function of a program, whose helpers are Numba's own functions."""
     space: dict[str, Any] = {"math": math, "np": np, "numba": numba}
     space |= {n: operations.get(n) for n in printed.imports["operations"]}
@@ -60,7 +59,7 @@ def _defined(text: str, name: str, space: dict[str, Any]) -> Any:
     return own[name]
 
 
-def _compiled(function: Callable, printed: Printed, entry: str) -> Any:
+def _compiled(function: Callable, printed: Any, entry: str) -> Any:
     flags = compiler.Flags()
     flags.error_model, flags.no_rewrites, flags.no_compile = "numpy", True, True
     flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
@@ -82,7 +81,7 @@ def _stored(dtype: str) -> Any:
     return types.uint16 if dtype in ("float16", "bfloat16") else getattr(types, dtype)
 
 
-def _add_entry(context: Any, made: Any, described: Any, printed: Printed, entry: str) -> None:
+def _add_entry(context: Any, made: Any, described: Any, printed: Any, entry: str) -> None:
     """int32 entry(void **arguments, int64 *params, char *workspace, void *control)"""
     module = made.create_ir_module(entry)
     callee = context.declare_function(module, described)
@@ -106,8 +105,6 @@ def _add_entry(context: Any, made: Any, described: Any, printed: Printed, entry:
         found = _STATUS(0)
     else:
         found = builder.trunc(result, _STATUS)
-    builder.ret(builder.select(status.is_error, _STATUS(ERROR), found))
+    # 3: Numba's code ended with an exception of its own
+    builder.ret(builder.select(status.is_error, _STATUS(3), found))
     made.add_ir_module(module)
-
-
-ERROR = 3  # a status of the entry: Numba's code ended with an exception of its own

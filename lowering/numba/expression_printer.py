@@ -28,6 +28,12 @@ class Module:
         self.runtime: set[str] = set()
         self.callbacks: list[Any] = []
 
+    def call(self, what: Any) -> str:
+        """The text of what calls something: a `kernel.CallHost`, or a function of SciPy's by its name."""
+        if what not in self.callbacks:
+            self.callbacks.append(what)
+        return f"calls[{self.callbacks.index(what) + 2}]"  # after the poll and its counter
+
 
 class Printer(Known):
     """Expressions as text; values that are used more than once become variables."""

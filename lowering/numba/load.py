@@ -10,9 +10,8 @@ import numba
 from fnx.core.fast_dataclasses import dataclass
 from fnx.lowering.cpu.jit import disk_cache
 from fnx.lowering.cpu.loader import executable
+from fnx.lowering.cpu.processor import ufunc_loops
 from fnx.lowering.ir.kernel import Program
-
-from .program_printer import Printed
 
 _KIND = "numba"  # of an entry on disk
 _loaded: dict[str, "Code"] = {}
@@ -31,12 +30,12 @@ class Code:
 
 
 def load(
-    printed: Printed, program: Program, inputs: Sequence[tuple], outputs: Sequence[tuple]
+    printed: Any, program: Program, inputs: Sequence[tuple], outputs: Sequence[tuple]
 ) -> executable.Executable:
     """The executable of a printed program on arrays of these shapes and dtypes."""
     params: list[Any] = []
     if printed.calls:
-        params = [("symbol", "fnx_poll"), 0, *[("host", call) for call in printed.hosts]]
+        params = [("symbol", "fnx_poll"), 0, *map(_param, printed.hosts)]
     made = executable.Executable(
         _code(printed),
         params,
@@ -48,7 +47,15 @@ def load(
     return made
 
 
-def _code(printed: Printed) -> Code:
+def _param(call: Any) -> tuple:
+    """What the loader makes the address of a call of."""
+    if not isinstance(call, str):
+        return "host", call
+    name, _, given = call.removeprefix("special:").partition("/")
+    return "symbol", f"special:{name}/{ufunc_loops.special_types(name, given)}"
+
+
+def _code(printed: Any) -> Code:
     places = str([(b.dtype, b.space, b.place) for b in printed.buffers])
     key = disk_cache.key(_KIND, numba.__version__, printed.source, places)
     if key not in _loaded:
@@ -69,7 +76,7 @@ def _found(key: str, entry: str) -> Code | None:
     return Code(library, {"entry": address}, 0.0, time.perf_counter() - start, "disk")
 
 
-def _made(key: str, printed: Printed, entry: str) -> Code:
+def _made(key: str, printed: Any, entry: str) -> Code:
     """Code that Numba makes now, and that is kept on disk."""
     start = time.perf_counter()
     from . import compiler

@@ -1,4 +1,4 @@
-"""Operations that Python lacks, for printed programs: as Python functions, and as a few instructions of LLVM.
+"""Operations that Python lacks, for printed programs: Python functions, and a few instructions of LLVM.
 
 The Python functions are those that `scalar.py` prints for programs which stand alone; Numba compiles calls
 of them in place, which takes a twentieth of the time that compiling one more function does.

@@ -25,9 +25,10 @@ from .expression_printer import Module, Printer, bare, stem_of
 class Printed:
     """Python source with one function `entry`, whose arguments are one-dimensional arrays.
 
-    These are inputs, outputs, and what it works in (`buffers`), then `calls`, where it calls the host or is
-    polled: the poll, a counter, and what calls each of `hosts`. float16 and bfloat16 arrays are passed as
-    uint16. A program that calls libraries runs as plain Python only (`compiles` is False).
+    These are inputs, outputs, and what it works in (`buffers`), then `calls`, where it calls the host or
+    is polled: the poll, a counter, and what calls each of `hosts`, which are statements or names of
+    SciPy's. float16 and bfloat16 arrays are passed as uint16. A program that calls libraries runs as plain
+    Python only (`compiles` is False).
     """
 
     source: str
@@ -36,7 +37,7 @@ class Printed:
     functions: dict[str, str]
     imports: dict[str, set[str]]
     buffers: list[Buffer]
-    hosts: list[kernel.CallHost]
+    hosts: list[Any]
     calls: bool
     compiles: bool
 
@@ -79,7 +80,7 @@ def emit(program: Program) -> Printed:
         if b.space != "global":
             code.put(f"{code.buffer(b)} = np.empty({max(b.size, 1)}, {ns.STORED[b.dtype]})")
     code.statements(program.body)
-    calls = bool(module.runtime & {"host", "stop"})
+    calls = bool(module.runtime & {"host", "special", "stop"})
     if calls:
         code.put("return 0")
     entry = "".join(c if c.isalnum() else "_" for c in program.name) or "program"
@@ -102,7 +103,7 @@ def emit(program: Program) -> Printed:
     ]
     top = "\n".join(head) + "\n\n" + _JIT
     source = top + "\n\n" + "\n\n".join([*functions.values(), body])
-    compiles = not module.runtime & {"library", "special"}
+    compiles = "library" not in module.runtime
     return Printed(
         source, entry, body, functions, imported, buffers, module.callbacks, calls, compiles
     )
@@ -310,6 +311,13 @@ class Code(Printer):
         self.kill(s.destination.buffer)
 
     def library(self, s: kernel.CallLibrary) -> None:
+        if s.symbol == "libm:memcpy":
+            self.module.runtime.add("copy_bytes")
+            to, of, count = s.args
+            places = [f"{self.buffer(r.buffer)}, {bare(self.index(r.index))}" for r in (to, of)]
+            self.put(f"copy_bytes(({', '.join(places)}), {bare(self.index(count))})")
+            self.kill(to.buffer)
+            return
         self.module.runtime.add("library")
         texts = [
             f"({self.buffer(a.buffer)}, {bare(self.index(a.index))})"
@@ -332,7 +340,7 @@ class Code(Printer):
 
     def host(self, s: kernel.CallHost) -> None:
         self.module.runtime.add("host")
-        self.module.callbacks.append(s)
+        word = self.module.call(s)
         places = ", ".join(
             [
                 f"{self.buffer(r.buffer)}, {bare(self.index(r.index))}"
@@ -340,7 +348,7 @@ class Code(Printer):
             ]
         )
         comment = f"  # {s.name}" if s.name else ""
-        self.put(f"if host(calls[{len(self.module.callbacks) + 1}], ({places})):{comment}")
+        self.put(f"if host({word}, ({places})):{comment}")
         self.put("    return 2")
         for r, _, _ in s.outputs:
             self.kill(r.buffer)

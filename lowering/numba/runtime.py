@@ -44,15 +44,22 @@ def library(symbol: str, by_reference: bool, result: str | None, *args: Any) -> 
     return np.dtype(result).type(value) if result else None
 
 
-def special(name: str, part: int, *args: Any) -> Any:
+def special(function: Any, part: int, args: tuple) -> Any:
     """A function of scipy.special, or one of its results."""
-    from scipy import special as functions
-
-    found = getattr(functions, name)(*args)
+    found = function(*args)
     return found[part] if isinstance(found, tuple) else found
 
 
 def calling(call: Any) -> Callable:
+    """What plain Python calls for an entry of `calls`."""
+    if isinstance(call, str):
+        from scipy import special as functions
+
+        return getattr(functions, call.removeprefix("special:").partition("/")[0])
+    return _python(call)
+
+
+def _python(call: Any) -> Callable:
     """What plain Python calls for a `kernel.CallHost`: with array and index of inputs, then outputs."""
     from fnx.core import dtypes
 
@@ -72,6 +79,12 @@ def calling(call: Any) -> Callable:
             x[...] = np.asarray(value)
 
     return run
+
+
+def copy_bytes(places: tuple, count: int) -> None:
+    """Copy so many bytes from (array, index) to (array, index): `places` are to, where, of, where."""
+    to, i, of, j = places
+    to[i:].view(np.uint8)[:count] = of[j:].view(np.uint8)[:count]
 
 
 def host(call: Any, places: tuple) -> bool:

@@ -362,7 +362,11 @@ def _derived(p: Emitter, e: Expr) -> str:
 def _special(p: Emitter, e: Expr) -> str:
     p.module.runtime.add("special")
     name, part = e.attr
-    return f"special({', '.join([repr(name), str(part), *p.operands(e)])})"
+    word = p.module.call(f"special:{name}/{''.join(_LETTER[a.dtype] for a in e.args)}")
+    return f"special({word}, {part}, ({', '.join(p.operands(e, bare=False))},))"
+
+
+_LETTER = {"float32": "f", "float64": "d", "complex64": "F", "complex128": "D", "int64": "l"}
 
 
 _FORMS: dict[str, dict[str, Form]] = {

@@ -9,7 +9,11 @@ from module_graph import PACKAGES, ROOMS, imports, may_use, modules, room
 
 CORE_MAY_USE = {"numpy", "ml_dtypes"}
 LOADED_LATE = {"numba", "llvmlite", "scipy"}
-LATE_THEMSELVES = {"fnx.lowering.numba.runtime"}  # what the printed Numba Python imports
+# What the printed Numba Python imports, and what compiles it.
+LATE_THEMSELVES = {
+    f"fnx.lowering.numba.{name}"
+    for name in ("calls", "compiler", "load", "memory", "operations", "runtime")
+}
 FILES = 22  # at most so many in a folder, its __init__ counted
 # Folders whose files are module paths of JAX, so that others decide how many there are.
 PATHS = ("fnx", "fnx.scipy.stats")

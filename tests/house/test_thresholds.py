@@ -13,6 +13,7 @@ MATHEMATICS = ("fnx.lowering.math", "fnx.lowering.cpu.tools")
 # Numbers at the top of other modules that nobody could choose otherwise: of formats, protocols and
 # hardware, the shapes that kernels are written for, limits of what is possible, and how wide a text is.
 FIXED = {
+    "fnx.lowering.numba.calls": "_OUTS",
     "fnx.interpreters.reverse.rank_k_sums": "_OUTER",
     "fnx.lowering.cpu.jit.disk_cache": "_MAGIC _DIGEST _SWEEP_EVERY _DEFAULT_LIMIT _FRESH",
     "fnx.lowering.cpu.jit.image": "_REACH _WORD",
@@ -30,7 +31,11 @@ FIXED = {
     "fnx.lowering.cpu.processor.cpuid": "_SAVES",
     "fnx.lowering.cpu.runtime.abi": "HEADER RECORD CONTIGUOUS_ALIGNED FRESH ALIGNMENT",
     "fnx.lowering.cpu.runtime.call_wrapper_loader": "_METH_O",
+    "fnx.lowering.cpu.runtime.team_layout": "WHY TEAM_BYTES MEMBER_BYTES GROUP_BYTES",
+    "fnx.lowering.cpu.runtime.team_reductions": "WIDTH",
     "fnx.lowering.cpu.runtime.thread_pool": "_EVERYONE _OPEN _MOST _APART",
+    "fnx.lowering.cuda.kernel_printer": "_WIDE",
+    "fnx.lowering.cuda.schedule": "ALIGN",
     "fnx.lowering.ir.printer": "_LONG",
     "fnx.lowering.numba.expression_printer": "_WIDE",
     "fnx.lowering.transform.buffer_assignment": "ALIGN",

@@ -78,7 +78,7 @@ PROGRAMS = {
         lambda x: lax.while_loop(lambda v: jnp.max(v) > 0.1, lambda v: v / 2, x),
         [V],
     ),
-    "cond": (lambda x: lax.cond(x[0] > 0, lambda v: jnp.sin(v), lambda v: v * 2, x), [V]),
+    "cond": (lambda x: lax.cond(x[0] > 0, jnp.sin, lambda v: v * 2, x), [V]),
     "user's scan": (lambda x: lax.scan(lambda c, a: (c * 0.5 + a, c), 0.0, x), [V]),
     "gradient": (fnx.grad(lambda x: jnp.log(jnp.exp(x).sum())), [X]),
     "solved": (lambda a, b: jnp.linalg.solve(a @ a.T + jnp.eye(5), b), [X, V[:5]]),
@@ -86,7 +86,7 @@ PROGRAMS = {
 }
 
 
-def RANDOM(count=100):  # noqa: N802 (a table, made when it is needed)
+def random_ones(count=100):
     made = {}
     for seed in range(count):
         f, args = random_programs.Random(seed).program()
@@ -100,7 +100,8 @@ def RANDOM(count=100):  # noqa: N802 (a table, made when it is needed)
 def jitted():
     f = fnx.jit(lambda x: (jnp.sin(x).sum(0), fnx.nn.softmax(x)), backend="cuda")
     first, second = f(X)
-    assert type(second._value).__name__ == "DeviceBuffer" and second._value._host is None
+    assert type(second._value).__name__ == "DeviceBuffer"
+    assert second._value._host is None
     np.testing.assert_allclose(first, np.sin(X).sum(0), rtol=1e-12)
     again = f(second)[1]  # from one call to the next nothing comes to the host
     assert second._value._host is None
@@ -118,7 +119,8 @@ def donated():
     given = fnx.jit(lambda x: x + 1, backend="cuda")(X)
     memory = given._value.memory
     result = twice(given)
-    assert given.is_deleted() and result._value.memory is memory
+    assert given.is_deleted()
+    assert result._value.memory is memory
     np.testing.assert_allclose(result, 2 * X + 2)
 
 
@@ -149,9 +151,19 @@ def random_bits():
     np.testing.assert_array_equal(made, fnx.random.bits(keys, (40,)))
 
 
+def devices():
+    (gpu,) = fnx.devices("gpu")
+    x = fnx.device_put({"x": X}, gpu)["x"]
+    assert type(x._value).__name__ == "DeviceBuffer"
+    assert gpu.memory_stats()["bytes_in_use"] >= X.nbytes
+    np.testing.assert_array_equal(fnx.jit(lambda v: v * 2, backend="cuda")(x), X * 2)
+    np.testing.assert_array_equal(fnx.device_put(x, fnx.devices()[0]), X)
+
+
 CALLS = {
     f.__name__: f
     for f in (
-        jitted, gradients, donated, shared_numbers_are_not_donated, setting, same_bits, random_bits,
+        jitted, gradients, donated, shared_numbers_are_not_donated, setting, same_bits,
+        random_bits, devices,
     )
 }  # fmt: skip

@@ -37,7 +37,7 @@ lowering                : core lowering/ir lowering/transform lowering/planning 
                           lowering/routines
 lowering/numba          : core lowering lowering/ir lowering/math lowering/transform
                           lowering/planning lowering/generate lowering/routines lowering/cpu/jit
-                          lowering/cpu/loader
+                          lowering/cpu/loader lowering/cpu/processor
 lowering/cpu/processor  : core
 lowering/cpu/llvm       : core lowering/ir lowering/math lowering/cpu/processor
 lowering/cpu/jit        : core lowering/cpu/processor lowering/cpu/llvm

@@ -43,6 +43,17 @@ class Nested:
 
     def _function(self, depth: int) -> Callable:
         plain = [self._sine, self._half, self._product, self._choice, self._rule_forward]
+        plain += [
+            self._power,
+            self._root,
+            self._exponential,
+            self._strong,
+            self._halfway,
+            self._solve,
+        ]
+        if self.rank:
+            plain += [self._cumulative, self._sorted, self._slice_set, self._segments, self._padded]
+            plain += [self._update, self._gather, self._empty]
         if not self.forward:  # such rules are for reverse mode alone
             plain.append(self._rule_back)
         if depth <= 0:
@@ -90,6 +101,83 @@ class Nested:
             return f
 
         return made
+
+    def _power(self) -> Callable:
+        return lambda lib: lambda x: (x * x + 1) ** 1.5
+
+    def _root(self) -> Callable:
+        return lambda lib: lambda x: lib.jnp.sqrt(x * x + 1)
+
+    def _exponential(self) -> Callable:
+        return lambda lib: lambda x: 2.0 ** lib.jnp.tanh(x)
+
+    def _strong(self) -> Callable:
+        return lambda lib: lambda x: x + lib.jnp.zeros(lib.jnp.shape(x), lib.jnp.asarray(x).dtype)
+
+    def _halfway(self) -> Callable:
+        """Integers and truth values on the way."""
+
+        def made(lib: SimpleNamespace) -> Callable:
+            count = lambda x: lib.jnp.sum(
+                lib.jnp.floor(lib.lax.stop_gradient(x)).astype(int) % 3 == 0
+            )
+            return lambda x: lib.jnp.where(count(x) > 1, x, -x * 0.5)
+
+        return made
+
+    def _solve(self) -> Callable:
+        """A solver whose operator closes over what is traced."""
+
+        def made(lib: SimpleNamespace) -> Callable:
+            def solved(x: Any) -> Any:
+                scale = 2 + lib.jnp.sum(lib.jnp.sin(x))
+                by = lambda _, rhs: rhs / scale
+                return lib.lax.custom_linear_solve(lambda y: y * scale, lib.jnp.cos(x), by, by)
+
+            return solved
+
+        return made
+
+    def _cumulative(self) -> Callable:
+        return lambda lib: (
+            lambda x: lib.jnp.cumsum(lib.jnp.tanh(x)) + lib.jnp.cumprod(lib.jnp.sin(x))
+        )
+
+    def _sorted(self) -> Callable:
+        return lambda lib: lambda x: lib.jnp.sort(lib.jnp.sin(x * 3)) * x[::-1]
+
+    def _slice_set(self) -> Callable:
+        return lambda lib: lambda x: x.at[0].set(x[1] * 2.0).at[2].multiply(0.5)
+
+    def _segments(self) -> Callable:
+        def made(lib: SimpleNamespace) -> Callable:
+            ids = np.array([1, 0, 1])
+            return lambda x: lib.api.ops.segment_sum(lib.jnp.sin(x), ids, 3) + x
+
+        return made
+
+    def _padded(self) -> Callable:
+        return lambda lib: (
+            lambda x: lib.jnp.convolve(x, np.array([0.5, 0.25], x.dtype), mode="same")
+        )
+
+    def _update(self) -> Callable:
+        def made(lib: SimpleNamespace) -> Callable:
+            return lambda x: lib.lax.dynamic_update_slice(x, lib.jnp.sin(x[:2]), (1,))
+
+        return made
+
+    def _gather(self) -> Callable:
+        def made(lib: SimpleNamespace) -> Callable:
+            at = np.array([2, 5, 0])
+            return lambda x: (
+                x.at[at].get(mode="fill", fill_value=0.0) + x.at[at].add(x, mode="drop")
+            )
+
+        return made
+
+    def _empty(self) -> Callable:
+        return lambda lib: lambda x: x + lib.jnp.sum(lib.jnp.sin(x[:0]))
 
     # --- transformations -------------------------------------------------------------------------
 

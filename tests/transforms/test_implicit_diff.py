@@ -89,3 +89,29 @@ def test_custom_root(wrap):
     values = np.array([1.0, 8.0, 27.0])
     np.testing.assert_allclose(np.asarray(fnx.vmap(f)(values)), [1.0, 2.0, 3.0])
     np.testing.assert_allclose(np.asarray(fnx.vmap(fnx.grad(f))(values)), [1 / 3, 1 / 12, 1 / 27])
+
+
+def diagonal_solve(a, b):
+    """b / a by a solver that closes over a, as its operator does."""
+    by = lambda _, rhs: rhs / a
+    return implicit_diff.custom_linear_solve(lambda x: x * a, b, by, by)
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda f: f,
+        fnx.jit,
+        fnx.checkpoint,
+        lambda f: fnx.jit(fnx.checkpoint(f)),
+        lambda f: lambda a: fnx.vmap(f)(fnx.numpy.stack([a, a]))[0],
+        lambda f: lambda a: lax.scan(lambda c, _: (c + f(a), None), 0.0, None, length=1)[0],
+        lambda f: lambda a: lax.cond(a > 0, f, lambda a: a, a),
+    ],
+)
+def test_solvers_that_close_over_traced_values(around):
+    b = fnx.numpy.array([1.0, 2.0])
+    loss = around(lambda a: total(diagonal_solve(a, b * a**3)))
+    for slope in (fnx.grad(loss), fnx.jit(fnx.grad(loss)), fnx.jacfwd(loss)):
+        np.testing.assert_allclose(slope(2.0), 12.0)
+    np.testing.assert_allclose(fnx.vmap(fnx.grad(loss))(fnx.numpy.array([2.0, 3.0])), [12.0, 18.0])

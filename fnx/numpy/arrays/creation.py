@@ -124,6 +124,8 @@ def _fitting(x: Any, dtype: np.dtype) -> Any:
     if type(x) is int and dtypes.is_integer(dtype):
         info = dtypes.iinfo(dtype)
         if not info.min <= x <= info.max:
+            if dtype in dtypes.SMALL:  # these wrap, as in JAX
+                return int(np.asarray(x).astype(dtype))
             raise OverflowError(f"Python integer {x} is out of bounds for {dtype}")
     if type(x) is float and dtypes.is_integer(dtype):
         return as_array(x)._value.astype(dtype).item() if math.isfinite(x) else 0

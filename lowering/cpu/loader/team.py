@@ -9,6 +9,7 @@ import ctypes
 import os
 import threading
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from typing import Any
 
 import numpy as np
@@ -216,6 +217,10 @@ class TeamProgram:
             row = [x.__array_interface__["data"][0] for x in (*given, *made)]
             if row:
                 pointers[k] = row
+        if self.program._callbacks:  # settings of the caller's are those of all members
+            for k in range(1, self.size):
+                thread = team.word(team.member(k) + at.THREAD)
+                host_callbacks.contexts[thread] = copy_context()
         try:
             failed = self._run(team.base)
             if failed:

@@ -13,6 +13,8 @@ import math
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextvars import Context
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,10 @@ import numpy as np
 Spec = tuple[tuple[int, ...], Any]
 _SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
 _errors: dict[int, BaseException] = {}  # by thread, of which native code has some of its own
+
+contexts: dict[
+    int, Context
+] = {}  # by thread that is native code's own: where its program was called
 
 
 class Callback:
@@ -46,7 +52,9 @@ class Callback:
                 return 0
             count = len(self.inputs)
             arrays = [_copy(pointers[k], *spec) for k, spec in enumerate(self.inputs)]
-            results = self.function(*arrays)
+            context = contexts.get(threading.get_ident())
+            call = self.function if context is None else partial(context.run, self.function)
+            results = call(*arrays)
             self._store(results, [pointers[count + k] for k in range(len(self.outputs))])
         except BaseException as error:  # KeyboardInterrupt too: it must reach the caller
             keep_error(error)

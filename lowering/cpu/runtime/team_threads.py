@@ -100,6 +100,7 @@ def _start(module: Module) -> None:
             status = f.call("pthread_create", "i32", thread, NULL, f.routine("life"), member)
             with f.when(f.compare("ne", status, 0)):
                 f.leave(enough)
+            f.store(f.load(thread), member, at.THREAD)
             f.call("pthread_detach", "i32", f.load(thread))
             started.set(f.add(started.get(), 1))
         f.call("pthread_sigmask", "i32", i32(2), before, NULL)

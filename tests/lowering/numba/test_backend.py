@@ -1,5 +1,7 @@
 """The Numba backend: programs of all kinds give what the reference backend gives."""
 
+import signal
+
 import numpy as np
 import pytest
 
@@ -111,3 +113,93 @@ def test_a_backend_that_there_is_not(name):
         fnx.config.update("backend", name)
     with config.backend(name), pytest.raises(InvalidValue, match="there are cpu, numba, reference"):
         fnx.jit(lambda x: x + 1)(V)
+
+
+def test_loops_that_call_python_are_compiled():
+    seen = []
+
+    def note(x):
+        seen.append(float(x))
+        return x + 1
+
+    def f(x):
+        call = lambda c: fnx.pure_callback(note, fnx.ShapeDtypeStruct((), float), c)
+        return lax.fori_loop(0, 3, lambda i, c: call(c) * 2, x)
+
+    g = fnx.jit(f, backend="numba")
+    assert float(g(1.0)) == 22.0
+    assert seen[-3:] == [1.0, 4.0, 10.0]
+    assert "if host(calls[2]" in g.lower(1.0).as_text("numba")
+
+
+def test_an_exception_of_a_callback_ends_the_program():
+    def bad(x):
+        raise KeyError("of a callback")
+
+    call = lambda x: fnx.pure_callback(bad, fnx.ShapeDtypeStruct((), float), x)
+    with pytest.raises(KeyError, match="of a callback"):
+        fnx.jit(call, backend="numba")(1.0)
+
+
+def test_one_source_for_two_dtypes_is_two_programs():
+    f = fnx.jit(lambda x: x * x, backend="numba")
+    for dtype in (np.float32, np.float64, np.int64, np.float32):
+        found = f(np.arange(4, dtype=dtype))
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(found, np.arange(4, dtype=dtype) ** 2)
+
+
+def test_donated_arguments():
+    x = jnp.arange(50.0) * 2
+    y = fnx.jit(lambda x: x + 1, backend="numba", donate_argnums=0)(x)
+    assert x.is_deleted()
+    np.testing.assert_array_equal(y, np.arange(50.0) * 2 + 1)
+
+
+def test_functions_of_scipy():
+    from fnx.scipy import special
+
+    a, x = np.linspace(0.5, 3, 6), np.linspace(0.1, 4, 6)
+    f = lambda a, x: special.gammainc(a, x) + special.digamma(a)
+    np.testing.assert_allclose(
+        fnx.jit(f, backend="numba")(a, x), fnx.jit(f, backend="reference")(a, x), rtol=1e-13
+    )
+
+
+def test_code_is_found_on_disk(no_code, monkeypatch):
+    from fnx.lowering.numba import load
+
+    f = lambda x: jnp.cumsum(x) * 3.25
+    first = fnx.jit(f, backend="numba")
+    np.testing.assert_array_equal(first(V), np.cumsum(V) * 3.25)
+    monkeypatch.setattr(load, "_loaded", {})  # as in another process
+    program = fnx.jit(f, backend="numba").lower(V).program.compiled()
+    assert program.executable.code.origin == "disk"
+    np.testing.assert_array_equal(program([fnx.numpy.asarray(V)])[0], np.cumsum(V) * 3.25)
+
+
+def test_the_source_runs_as_plain_python(monkeypatch):
+    from fnx.lowering.numba import load
+
+    monkeypatch.setattr(load, "jit_is_disabled", lambda: True)
+    for name in ("scan", "sort", "solve, on the host"):
+        test_programs(name)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="timers are POSIX's")
+def test_a_signal_ends_a_long_loop():
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    f = fnx.jit(
+        lambda x: lax.while_loop(lambda c: c >= 0, lambda c: (c + 1) % 1000, x), backend="numba"
+    )
+    f(-1)
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(KeyboardInterrupt):
+            f(1)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,32 @@
+"""Every primitive's sample on the Numba backend, several in one program, beside their own `impl`."""
+
+import numpy as np
+import pytest
+from native_arrays import close
+from samples import all_samples
+
+from fnx.core.array import ConcreteArray
+from fnx.core.jaxpr import eval_jaxpr
+from fnx.interpreters.trace import trace_closed
+from fnx.lowering.numba import backend
+
+TOGETHER = 8  # samples of a program: Numba takes longer for more statements, and for more programs
+SAMPLES = [s for s in all_samples() if s.native]
+GROUPS = [SAMPLES[k : k + TOGETHER] for k in range(0, len(SAMPLES), TOGETHER)]
+
+
+@pytest.mark.parametrize("samples", GROUPS, ids=[group[0].id for group in GROUPS])
+def test_samples(samples):
+    counts = [len(s.args) for s in samples]
+    flat = [ConcreteArray(np.asarray(a)) for s in samples for a in s.args]
+
+    def together(*xs):
+        it = iter(xs)
+        pairs = zip(samples, counts, strict=True)
+        return [out for s, n in pairs for out in s.prim.apply(*[next(it) for _ in range(n)])]
+
+    jaxpr = trace_closed(together, [x.aval for x in flat])
+    found = backend.backend.compile(jaxpr)(flat)
+    tolerance = 8 * max(s.tolerance for s in samples)
+    for ours, theirs in zip(found, eval_jaxpr(jaxpr, flat), strict=True):
+        close(ours, theirs, tolerance)
