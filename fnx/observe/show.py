@@ -57,9 +57,9 @@ def show(x: Any, /, **options: Any) -> Any:
 
     >>> fnx.show(lambda x: x * 2.0)(1.0).jaxpr
     { lambda ; a:f64[]*. let b:f64[]* = mul a 2.0:f64[]* in (b,) }
-    >>> fnx.show({"w": jnp.ones((2, 3)), "b": 0})
-    w  f64[2,3]
-    b  int: 0
+    >>> fnx.show([jnp.ones((2, 3)), 0])
+    [0]  f64[2,3]
+    [1]  int: 0
     """
     if isinstance(x, ClosedJaxpr):
         return Shown(x.jaxpr, x.jaxpr.name or "jaxpr")
