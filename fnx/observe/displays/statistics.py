@@ -6,6 +6,8 @@ import numpy as np
 
 from fnx.core import dtypes, policy
 
+_GOLDEN = 0x9E3779B9  # of 2**32
+
 
 class Summary(NamedTuple):
     """What was found among `seen` elements of `size`; least, mean and greatest are of the finite ones."""
@@ -35,8 +37,11 @@ def sample(value: np.ndarray) -> np.ndarray:
     if not is_sampled(value):
         return flat
     n = policy.SAMPLED_ELEMENTS
-    part = value.size // n  # by chance within each, for fear of hitting one column again and again
-    places = np.arange(n) * part + np.random.default_rng(0).integers(0, part, n)
+    part = value.size // n
+    # Within each part elsewhere, evenly (multiples of the golden ratio), for fear of hitting one column
+    # again and again.
+    k = np.arange(n, dtype=np.uint64)
+    places = k * part + ((k * _GOLDEN & 0xFFFFFFFF) * part >> 32)
     return flat[places]
 
 
