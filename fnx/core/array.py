@@ -63,6 +63,10 @@ class Array:
     def itemsize(self) -> int:
         return self.dtype.itemsize
 
+    def __repr__(self) -> str:
+        # Kinds of arrays have their own; IPython looks whether the class that a value says it has has one.
+        return f"{type(self).__name__}({self.aval.str_short()})"
+
 
 _withheld: set[str] = set()
 

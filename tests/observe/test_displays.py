@@ -166,6 +166,13 @@ def test_keys_show_words_and_no_statistics():
     assert "0 3" in page(fnx.random.key(3)).text
 
 
+def test_the_class_that_keys_say_they_have_prints_itself():
+    """IPython asks that class, and not the one they have, how to print them."""
+    key = fnx.random.key(0)
+    assert key.__class__ is not type(key)
+    assert "__repr__" in vars(key.__class__)
+
+
 def test_numbers_elsewhere_are_not_brought_for_a_display():
     class Far(Buffer):
         device = "far<&>"
