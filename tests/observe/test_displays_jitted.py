@@ -22,6 +22,11 @@ def test_a_function_that_was_never_called():
     assert "test_displays_jitted.py" in shown.text
 
 
+def test_a_function_of_the_surface_is_where_it_is_defined():
+    assert "elementary.py" in page(fnx.jit(jnp.logaddexp)).text
+    assert "uniform.py" in page(fnx.jit(fnx.random.uniform)).text
+
+
 def test_specialisations_times_and_texts():
     f = fnx.jit(_squares)
     f(jnp.ones(3))

@@ -1,6 +1,7 @@
 """Jitted functions in a notebook: what they were compiled for, what that took, and what came of it."""
 
 from collections.abc import Callable, Iterator
+from inspect import unwrap
 from typing import Any
 
 from fnx.core import policy
@@ -117,7 +118,7 @@ def _specialisation(key: tuple, program: Program, number: int, shown: bool) -> s
 def jitted(f: Any) -> str:
     """A jitted function."""
     found = _programs(f)
-    code = getattr(f.fun, "__code__", None)
+    code = getattr(unwrap(f.fun), "__code__", None)
     where = "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
     parts = [markup.head(f"jit of {name_of(f.fun)}", where)]
     if not found:

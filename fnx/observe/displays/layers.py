@@ -73,17 +73,18 @@ def _neighbours(edges: list[Edge]) -> tuple[dict[int, list[Node]], dict[int, lis
 
 def _order(layers: list[list[Node]], above: dict, below: dict) -> None:
     """Order the nodes of each layer by the mean place of their neighbours, down and up."""
+    place = {id(n): k / len(layer) for layer in layers for k, n in enumerate(layer)}
     for sweep in range(SWEEPS):
         down = sweep % 2 == 0
         near = above if down else below
         for layer in layers if down else layers[::-1]:
-            place = {id(n): k / max(len(o), 1) for o in layers for k, n in enumerate(o)}
-            means: dict[int, float] = {}
+            means = []
             for n in layer:
                 at = [place[id(m)] for m in near.get(id(n), ())]
-                means[id(n)] = sum(at) / len(at) if at else place[id(n)]
-            order = sorted(range(len(layer)), key=[means[id(n)] for n in layer].__getitem__)
+                means.append(sum(at) / len(at) if at else place[id(n)])
+            order = sorted(range(len(layer)), key=means.__getitem__)
             layer[:] = [layer[k] for k in order]
+            place.update({id(n): k / len(layer) for k, n in enumerate(layer)})
 
 
 def _place(layer: list[Node], wanted: list[float]) -> None:
