@@ -221,6 +221,13 @@ def test_tracers_never_look_like_values(transform, what, argument):
     assert "least" not in shown.text
 
 
+def test_tracers_of_nested_transformations_name_them_all():
+    shown = _seen(lambda f: fnx.jit(fnx.vmap(f)), np.ones(3))
+    assert "inside vmap, within jit of " in shown.text
+    shown = _seen(lambda f: fnx.jit(fnx.vmap(fnx.grad(f))), np.ones(3))
+    assert "inside grad, within vmap, within jit of " in shown.text
+
+
 def test_a_tracer_whose_transformation_ended_says_so():
     kept = []
     fnx.jit(lambda x: (kept.append(x), x)[1])(1.0)

@@ -7,7 +7,7 @@ import numpy as np
 from fnx.core import dtypes, policy
 from fnx.core.array import ConcreteArray
 from fnx.core.buffer import Buffer, on_host
-from fnx.core.interpreter import Tracer
+from fnx.core.interpreter import Interpreter, Tracer, evaluate
 from fnx.observe.displays import markup
 from fnx.observe.displays.statistics import Summary, cells, is_sampled, summary
 from fnx.observe.displays.strip import legend, strip
@@ -126,12 +126,22 @@ _HINT = (
 )
 
 
+def _transformations(owner: Interpreter | None) -> list[str]:
+    """What is transformed, from the innermost outwards; evaluation is none."""
+    found: list[str] = []
+    while owner is not None and owner is not evaluate:
+        if owner.what not in found[-1:]:
+            found.append(owner.what)
+        owner = owner.parent
+    return found
+
+
 def tracer(x: Tracer, what: str = "") -> str:
     """What stands for an array while a function is transformed; never like numbers."""
     rows: list[tuple[str, Any]] = [("stands for", what or x.aval.str_short())]
     if not what:
         rows += [("shape", x.shape), ("dtype", dtypes.NAME.get(x.dtype, str(x.dtype)))]
-    rows.append(("inside", x.owner.what))
+    rows.append(("inside", ", within ".join(_transformations(x.owner))))
     made = x.made_at()
     if made is not None:
         rows.append(("made at", made))
