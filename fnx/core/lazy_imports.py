@@ -47,4 +47,4 @@ def find(package: str, name: str) -> Any:
 
 def repr_html(x: Any) -> str:
     """The `_repr_html_` of whatever notebooks show: the room of displays is imported when they ask."""
-    return find("fnx", "_html")(x)
+    return find(__name__, "html")(x)

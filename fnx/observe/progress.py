@@ -64,7 +64,7 @@ class _Monitor:
     """The thread that looks, which sleeps while nothing runs."""
 
     def __init__(self) -> None:
-        self.lock = fork_safe(threading.Lock())
+        self.lock = fork_safe(threading.RLock())
         self.calls: list[list[_Bar]] = []
         self.woken = threading.Event()
         self.thread: threading.Thread | None = None

@@ -11,8 +11,8 @@ from fnx.core.interpreter import evaluate, use
 from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr, made_once, subjaxprs
 from fnx.core.primitive import Primitive
 from fnx.interpreters.operands import typed
-from fnx.interpreters.passes.pieces import in_pieces, may_run_apart
 from fnx.interpreters.passes.simplify import simplify
+from fnx.interpreters.pieces import in_pieces, may_run_apart
 
 
 def compiled(jaxpr: Jaxpr, backend: Backend, donated: tuple[int, ...] = ()) -> Compiled:

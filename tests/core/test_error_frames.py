@@ -34,7 +34,7 @@ def test_errors_are_errors_that_python_knows(name):
     kind = getattr(fnx.errors, name)
     assert issubclass(kind, fnx.errors.FnxError)
     if name not in ("FnxError", "UnexpectedTracerError"):
-        builtin = (TypeError, ValueError, LookupError, NameError, RuntimeError)
+        builtin = (TypeError, ValueError, LookupError, NameError, RuntimeError, ImportError)
         assert issubclass(kind, builtin)
 
 

@@ -17,6 +17,10 @@ FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
 # Optional, imported where it is used; llvmlite comes with numba, in the version that numba asks for;
 # mpmath is for the tools that derive and measure the vector math, which programs do not load.
 UNDECLARED = {"matplotlib", "llvmlite", "mpmath", "treescope"}
+OPTIONAL = {
+    "cuda": ("cuda", "numba-cuda"),
+    "mpi4py": ("mpi", "mpi4py"),
+}  # the extra, what it installs
 
 
 @pytest.fixture(scope="module")
@@ -86,11 +90,13 @@ def test_every_import_is_declared(repository):
             found = imports(file.stem, file.read_text(encoding="utf-8"), set())
             used |= {name.split(".")[0] for name, _, _ in found}
     third = used - sys.stdlib_module_names - {"fnx", "", *UNDECLARED}
-    assert third <= set(declared(repository))
+    assert third <= {*declared(repository), *OPTIONAL}
+    for extra, requirement in OPTIONAL.values():
+        assert requirement in declared(repository, extra)
 
 
 def test_every_requirement_has_a_lower_bound(repository):
-    for extra in (None, "plot", "test", "bench", "notebook", "dev"):
+    for extra in (None, "plot", "cuda", "mpi", "test", "bench", "notebook", "dev"):
         for name, line in declared(repository, extra).items():
             assert name == "fnx" or ">=" in line, line
 

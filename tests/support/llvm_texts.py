@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from fnx.core import dtypes
 from fnx.lowering.cpu.loader import load
 
 
@@ -136,7 +137,7 @@ def copies(kinds: list[str]) -> str:
 LLVM = {"float64": "double", "float32": "float", "int64": "i64", "int32": "i32", "int8": "i8"}
 LLVM |= {"bool": "i8", "bfloat16": "i16", "float16": "i16", "uint8": "i8", "int16": "i16"}
 LLVM |= {"uint64": "i64", "uint32": "i32", "uint16": "i16", "complex64": "i64"}
-LLVM |= {"complex128": "i128"}
+LLVM |= {"complex128": "i128", **dict.fromkeys(dtypes.COMPUTED, "i8")}
 
 
 def adder(n=5, shape=None, weak=(False, False), out_weak=False, kind="float64"):

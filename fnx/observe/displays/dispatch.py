@@ -8,7 +8,7 @@ from fnx.observe.displays import arrays, shardings
 from fnx.process.mesh import Sharding
 
 
-def _html(x: Any) -> str:
+def html(x: Any) -> str:
     """What a notebook shows of an object that has `_repr_html_`."""
     if hasattr(x, "holds_keys"):
         return arrays.keys(x)
@@ -25,4 +25,4 @@ def _html(x: Any) -> str:
     return jitted.jitted(x)
 
 
-__all__ = ["_html"]
+__all__ = ["html"]

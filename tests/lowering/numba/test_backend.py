@@ -107,11 +107,11 @@ def test_references_and_nested_functions_keep_the_backend():
 
 @pytest.mark.parametrize("name", ["gpu", "tpu", "CPU", ""])
 def test_a_backend_that_there_is_not(name):
-    with pytest.raises(InvalidValue, match="there are cpu, numba, reference"):
+    with pytest.raises(InvalidValue, match="there are cpu, cuda, numba, reference"):
         fnx.jit(lambda x: x, backend=name)
-    with pytest.raises(InvalidValue, match="there are cpu, numba, reference"):
+    with pytest.raises(InvalidValue, match="there are cpu, cuda, numba, reference"):
         fnx.config.update("backend", name)
-    with config.backend(name), pytest.raises(InvalidValue, match="there are cpu, numba, reference"):
+    with config.backend(name), pytest.raises(InvalidValue, match="there are cpu, cuda, numba, reference"):
         fnx.jit(lambda x: x + 1)(V)
 
 
