@@ -6,6 +6,9 @@ import sys
 import pytest
 from markup import Page
 
+import fnx
+import fnx.numpy as jnp
+
 nbformat = pytest.importorskip("nbformat", reason="the extra `notebook` is not installed")
 nbclient = pytest.importorskip("nbclient", reason="the extra `notebook` is not installed")
 pytest.importorskip("ipykernel", reason="the extra `notebook` is not installed")
@@ -23,6 +26,18 @@ CELLS = {
     "jnp.ones(2).sharding": ("SingleDeviceSharding", "on one device"),
     "fnx.jit(lambda x: display(x))(1.0)": ("Tracer<f64[]*> of jit", "This is no value"),
 }
+
+
+def test_what_ipython_makes_of_an_array_and_of_a_tracer():
+    formatters = pytest.importorskip("IPython.core.formatters")
+    made = formatters.DisplayFormatter().format
+    data, _ = made(jnp.arange(3.0))
+    assert data["text/plain"] == "Array([0., 1., 2.], dtype=float64)"
+    assert "0 / 1 / 2" in Page(data["text/html"]).text
+    found = []
+    fnx.jit(lambda x: found.append(made(x)[0]))(1.0)
+    assert found[0]["text/plain"].startswith("Tracer<f64[]*>")
+    assert "This is no value" in Page(found[0]["text/html"]).text
 
 
 # In a process of its own: Jupyter's packages leave sockets and event loops behind.
