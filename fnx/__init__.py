@@ -40,6 +40,7 @@ if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx.dtypes import float0 as float0
     from fnx.experimental.index_checks import debug_index as debug_index
     from fnx.observe.progress import progress as progress
+    from fnx.observe.show import show as show
     from fnx.process.devices import Device as Device
     from fnx.process.devices import block_until_ready as block_until_ready
     from fnx.process.devices import copy_to_host_async as copy_to_host_async
@@ -146,6 +147,7 @@ _NAMES = {
     "fnx.process.nan_checks": "debug_infs debug_nans",
     "fnx.experimental.index_checks": "debug_index",
     "fnx.observe.progress": "progress",
+    "fnx.observe.show": "show",
     "fnx.process.devices": (
         "Device block_until_ready copy_to_host_async default_backend device_count "
         "device_get device_put devices live_arrays local_device_count local_devices "
@@ -202,6 +204,7 @@ _later.add("fnx.numpy.arrays.util", "fnx.control_flow", "scan while_loop")
 _later.add("fnx.numpy.arrays.util", "fnx.transforms.vmap", "vmap")
 _later.along("fnx.core.array", "fnx.numpy")  # arrays have their operators from there
 _later.along("fnx.numpy", "fnx.transforms.jit fnx.transforms.grad fnx.transforms.vmap")
+_later.add("fnx.core.lazy_imports", "fnx.observe.displays.dispatch", "html")
 
 
 def _shards(x: Array) -> _Any:

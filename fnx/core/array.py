@@ -37,6 +37,7 @@ class Array:
 
     aval: ShapedArray
     weak_type: Any
+    _repr_html_ = lazy_imports.repr_html
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -61,6 +62,10 @@ class Array:
     @property
     def itemsize(self) -> int:
         return self.dtype.itemsize
+
+    def __repr__(self) -> str:
+        # Kinds of arrays have their own; IPython looks whether the class that a value says it has has one.
+        return f"{type(self).__name__}({self.aval.str_short()})"
 
 
 _withheld: set[str] = set()

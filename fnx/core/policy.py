@@ -168,3 +168,22 @@ FOLDED_PRODUCT = 512  # multiplications, and
 FOLDED_RESULTS = 16
 FOLDED_CONVOLUTION = 512  # products of a convolution that are not worth the tiles of a large nest
 TANGENT_ORDER = 8  # up to this order, the tangent of a factor is made of systems and products
+
+# fnx/observe/displays
+SUMMARISED_ELEMENTS = 1 << 18  # of an array that are all looked at, which takes milliseconds
+SAMPLED_ELEMENTS = 1 << 16  # of a larger one: each is a page of memory to itself
+STRIP_CELLS = 96  # of a heat strip of one axis
+GRID_CELLS = 24, 48  # of one of two axes: a path of a dozen characters each
+STRIP_COLOURS = 24  # more cannot be told apart
+PRINTED_ELEMENTS = 1000  # that are printed in full, as NumPy does; of more, corners,
+PRINTED_RANK = 4  # which grow with the rank: six an axis
+UNFOLDED_ELEMENTS = 100  # of an array whose values are seen at once
+DISPLAYED_CHARACTERS = 20_000  # of one text: a notebook keeps them all
+DISPLAYED_EQUATIONS = 200  # of one jaxpr, nested ones included: several screens
+DISPLAYED_PARAMETER = 120  # characters of a parameter of an equation
+DISPLAYED_ROWS = 30  # arguments that are listed: a screen
+DISPLAYED_LOWERINGS = 300  # equations up to which a display makes code to show, in a second
+DISPLAYED_SPECIALISATIONS = 6  # of a jitted function, the last ones
+DRAWN_EQUATIONS = 80  # of a graph, nested ones included: more than a screen
+DISPLAYED_LEAVES = 200  # of a pytree: several screens
+DRAWN_DEVICES = 256  # of a mesh: so many numbers can be read

@@ -14,6 +14,7 @@ import numpy as np
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue
+from fnx.core.lazy_imports import repr_html
 from fnx.process.devices import Device, device_put, devices
 
 _all_devices = devices
@@ -98,6 +99,7 @@ class _AnyMesh:
     axis_names: tuple[str, ...]
     axis_sizes: tuple[int, ...]
     axis_types: Any
+    _repr_html_ = repr_html
 
     shape = property(lambda self: dict(zip(self.axis_names, self.axis_sizes)))
     size = property(lambda self: math.prod(self.axis_sizes))
@@ -258,6 +260,7 @@ class Sharding:
     def device_set(self) -> set[Device]:
         return set(devices())
 
+    _repr_html_ = repr_html
     is_fully_replicated = True
     is_fully_addressable = True
     memory_kind = "device"

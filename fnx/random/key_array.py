@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fnx.core import lazy_imports
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidIndex, TypeMismatch
@@ -179,6 +180,7 @@ class KeyArray:
         return f"Array({self.shape}, dtype={self.dtype}) overlaying:\n{self.words}"
 
     __str__ = __repr__
+    _repr_html_ = lazy_imports.repr_html
 
     def _like(self, words: Array) -> "KeyArray":
         """Keys of the same kind."""

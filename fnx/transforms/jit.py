@@ -19,6 +19,7 @@ from fnx.core import config
 from fnx.core.array import Array, as_array, is_array_like
 from fnx.core.errors import InvalidValue, TypeMismatch, hide_frames
 from fnx.core.interpreter import current, evaluate
+from fnx.core.lazy_imports import repr_html
 from fnx.interpreters.rewrite import counted
 from fnx.interpreters.spmd import bound_axes
 from fnx.interpreters.trace import CapturedRefs, trace
@@ -262,6 +263,8 @@ class Jitted:
 
     def __repr__(self) -> str:
         return f"<CompiledFunction of {name_of(self.fun)}>"
+
+    _repr_html_ = repr_html
 
 
 class PlacedJitted(Jitted):

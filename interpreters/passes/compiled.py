@@ -1,6 +1,7 @@
 """Jaxprs as native functions: all passes, then the backend; each is made once."""
 
 from collections.abc import Sequence
+from typing import Any
 from weakref import ref
 
 from fnx.core import config
@@ -16,7 +17,6 @@ from fnx.interpreters.pieces import in_pieces, may_run_apart
 
 def compiled(jaxpr: Jaxpr, backend: Backend, donated: tuple[int, ...] = ()) -> Compiled:
     """The native function of a jaxpr; it is made once. It may overwrite inputs that are donated."""
-    key = ("compiled", backend, config.backend.value, donated, config.progress.value)
 
     def make() -> Compiled:
         owner = ref(jaxpr)  # which keeps what is made here, not the other way round
@@ -28,7 +28,16 @@ def compiled(jaxpr: Jaxpr, backend: Backend, donated: tuple[int, ...] = ()) -> C
                 return found
         return backend.compile(jaxpr, donated, lambda: simplify(owner(), final=True))
 
-    return jaxpr.once(key, make)
+    return jaxpr.once(_key(backend, donated), make)
+
+
+def _key(backend: Backend, donated: tuple[int, ...]) -> tuple:
+    return "compiled", backend, config.backend.value, donated, config.progress.value
+
+
+def already_compiled(jaxpr: Jaxpr, backend: Backend, donated: tuple[int, ...] = ()) -> Any:
+    """The native function of a jaxpr if it was made, else None."""
+    return jaxpr._made.get(_key(backend, donated))
 
 
 def run(jaxpr: Jaxpr, backend: Backend | None, args: Sequence[Array]) -> tuple[Array, ...]:

@@ -16,7 +16,7 @@ SOURCES = {"fnx": "fnx", "interpreters": "fnx/interpreters", "lowering": "fnx/lo
 FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
 # Optional, imported where it is used; llvmlite comes with numba, in the version that numba asks for;
 # mpmath is for the tools that derive and measure the vector math, which programs do not load.
-UNDECLARED = {"matplotlib", "llvmlite", "mpmath"}
+UNDECLARED = {"matplotlib", "llvmlite", "mpmath", "treescope"}
 OPTIONAL = {
     "cuda": ("cuda", "numba-cuda"),
     "mpi4py": ("mpi", "mpi4py"),

@@ -82,7 +82,8 @@ nn                      : core ops ops/ interpreters interpreters/ pytree numpy 
 
 process                 : SURFACE lowering lowering/
 transforms              : SURFACE lowering lowering/ process
-observe                 : SURFACE lowering lowering/ process transforms
+observe/displays        : SURFACE lowering lowering/ process transforms
+observe                 : SURFACE lowering lowering/ process transforms observe/displays
 control_flow            : SURFACE lowering lowering/ process transforms observe
 image                   : SURFACE transforms
 scipy/special           : SURFACE process transforms control_flow
@@ -100,9 +101,9 @@ extend                  : SURFACE process transforms control_flow extend/core
 distributed             : SURFACE lowering lowering/ process
 export                  : SURFACE lowering lowering/ process transforms control_flow
 faces                   : SURFACE lowering lowering/ process transforms control_flow extend image
-                          observe
+                          observe observe/displays
 face                    : SURFACE lowering lowering/ process transforms control_flow export faces observe
-                          distributed experimental
+                          observe/displays distributed experimental
 jax                     : core face
 jax/src                 : jax SURFACE lowering lowering/ process transforms control_flow experimental
                           extend extend/core face faces

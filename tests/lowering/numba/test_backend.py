@@ -111,7 +111,10 @@ def test_a_backend_that_there_is_not(name):
         fnx.jit(lambda x: x, backend=name)
     with pytest.raises(InvalidValue, match="there are cpu, cuda, numba, reference"):
         fnx.config.update("backend", name)
-    with config.backend(name), pytest.raises(InvalidValue, match="there are cpu, cuda, numba, reference"):
+    with (
+        config.backend(name),
+        pytest.raises(InvalidValue, match="there are cpu, cuda, numba, reference"),
+    ):
         fnx.jit(lambda x: x + 1)(V)
 
 

@@ -1,0 +1,1 @@
+"""What notebooks show of arrays, tracers, functions, trees and shardings: static HTML and inline SVG."""
