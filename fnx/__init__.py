@@ -39,6 +39,10 @@ if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx.custom_derivatives import custom_vjp as custom_vjp
     from fnx.dtypes import float0 as float0
     from fnx.experimental.index_checks import debug_index as debug_index
+    from fnx.observe.benchmark import benchmark as benchmark
+    from fnx.observe.notebook import load_ipython_extension as load_ipython_extension
+    from fnx.observe.notebook import unload_ipython_extension as unload_ipython_extension
+    from fnx.observe.profile import profile as profile
     from fnx.observe.progress import progress as progress
     from fnx.process.devices import Device as Device
     from fnx.process.devices import block_until_ready as block_until_ready
@@ -145,6 +149,9 @@ _NAMES = {
     "fnx.transforms.vmap": "vmap",
     "fnx.process.nan_checks": "debug_infs debug_nans",
     "fnx.experimental.index_checks": "debug_index",
+    "fnx.observe.benchmark": "benchmark",
+    "fnx.observe.notebook": "load_ipython_extension unload_ipython_extension",
+    "fnx.observe.profile": "profile",
     "fnx.observe.progress": "progress",
     "fnx.process.devices": (
         "Device block_until_ready copy_to_host_async default_backend device_count "
