@@ -73,7 +73,9 @@ cache = Setting("cache", True, "keep compiled code on disk")
 num_devices = Setting(
     "num_devices", 1, "how many devices pmap and meshes find: threads of this CPU"
 )
-backend = Setting("backend", "cpu", "what jit compiles for: cpu, cuda, numba, reference", calls=True)
+backend = Setting(
+    "backend", "cpu", "what jit compiles for: cpu, cuda, numba, reference", calls=True
+)
 debug_index = Setting(
     "debug_index", False, "raise IndexError where an index is out of bounds", calls=True
 )

@@ -129,11 +129,10 @@ class _Arguments:
     def fresh(self) -> tuple[tuple, dict]:
         if not self.donated:
             return self.args, self.kwargs
-        copied = operations.tree_map(
+        return operations.tree_map(
             lambda x: x.copy() if isinstance(x, (Array, np.ndarray)) else x,
             (self.args, self.kwargs),
         )
-        return copied
 
     def check(self) -> None:
         """InvalidValue if the first call deleted arguments."""

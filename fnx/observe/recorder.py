@@ -124,7 +124,7 @@ class _Local(threading.local):
 
 
 _local = _Local()
-_recorders: tuple[Recorder, ...] = ()
+_recorders: list[Recorder] = []
 _lock = fork_safe(threading.RLock())
 
 
@@ -177,7 +177,7 @@ def _tell(event: Event, own: float, jaxpr: Jaxpr | None, native: Any, found: Any
         jaxpr = found.jaxpr
     passes = dict(getattr(found, "seconds", {})) if event.kind == "compile" else {}
     event = event._replace(about=passes)
-    for recorder in _recorders:
+    for recorder in tuple(_recorders):
         recorder.add(event, own, jaxpr, native)
         end = event.start + event.seconds
         for name, seconds in reversed(passes.items()):
@@ -200,7 +200,7 @@ def mark(name: str, start: float, inside: float, about: dict[str, Any]) -> None:
     event = Event(
         "mark", name, start, end - start, threading.get_ident(), len(_local.inside), about
     )
-    for recorder in _recorders:
+    for recorder in tuple(_recorders):
         recorder.add(event, end - start - inside, None)
 
 
@@ -267,12 +267,13 @@ def _compile(self: NamedBackend, jaxpr: Jaxpr, *args: Any, **kwargs: Any) -> Any
 
 
 def _trace(self: Jitted, avals: tuple, treedef: Any, fixed: tuple) -> Any:
+    name = name_of(self.fun)
+    found = timed("trace", name, None, None, _original_trace, self, avals, treedef, fixed)
     if is_recording():
-        for recorder in _recorders:
+        for recorder in tuple(_recorders):
             note = recorder.history.note(self.fun, self.static, (treedef, fixed, avals))
             recorder.notes += [note] if note else []
-    name = name_of(self.fun)
-    return timed("trace", name, None, None, _original_trace, self, avals, treedef, fixed)
+    return found
 
 
 def _transform(label: str, original: Callable) -> Callable:
@@ -287,17 +288,15 @@ _replaced: dict[int, tuple[Any, Any]] = {}  # by identity: what was there, and w
 
 
 def _join(recorder: Recorder) -> None:
-    global _recorders
     with _lock:
         if not _recorders:
             _replace()
-        _recorders = (*_recorders, recorder)
+        _recorders.append(recorder)
 
 
 def _leave(recorder: Recorder) -> None:
-    global _recorders
     with _lock:
-        _recorders = tuple([r for r in _recorders if r is not recorder])
+        _recorders.remove(recorder)
         if not _recorders:
             _put_back()
 

@@ -2,8 +2,9 @@
 
 import inspect
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import ref
 
 from fnx.core.aval import ShapedArray
 from fnx.core.source import name_of, warn_user
@@ -31,20 +32,29 @@ class History:
     """What functions were traced for; a function is noted once, however often it was jitted."""
 
     def __init__(self) -> None:
-        self._seen: WeakKeyDictionary[Any, list[dict]] = WeakKeyDictionary()
+        # By identity: code that was compiled anew, as by running a cell again, is another function's.
+        self._seen: dict[int, tuple[Any, list[dict]]] = {}
 
     def note(self, fun: Callable, static: Any, key: Key) -> str:
         """What to say of the trace of a function that begins: "" but for its third."""
         inner = inspect.unwrap(getattr(fun, "func", fun))
         owner = getattr(inner, "__code__", inner)
-        try:
-            seen = self._seen.setdefault(owner, [])
-        except TypeError:  # there are no weak references to it
-            return ""
+        seen = self._of(owner)
         if len(seen) >= OFTEN:
             return ""
         seen.append(_described(fun, static, key))
         return _note(fun, seen) if len(seen) == OFTEN else ""
+
+    def _of(self, owner: Any) -> list[dict]:
+        """What an object was traced for, as long as it lives."""
+        key = id(owner)
+        if key not in self._seen:
+            try:
+                life = ref(owner, lambda _: self._seen.pop(key, None))
+            except TypeError:  # there are no weak references to it: it is kept
+                life = owner
+            self._seen[key] = life, []
+        return self._seen[key][1]
 
 
 def _described(fun: Callable, static: Any, key: Key) -> dict[str, Any]:
@@ -55,10 +65,8 @@ def _described(fun: Callable, static: Any, key: Key) -> dict[str, Any]:
     given = {str(k): x for k, x in enumerate(args)} | kwargs
     signature = signature_of(fun)
     if signature is not None:
-        try:
+        with suppress(TypeError):  # which the call itself will say
             given = dict(signature.bind(*args, **kwargs).arguments)
-        except TypeError:  # which the call itself will say
-            pass
     found: dict[str, Any] = {}
     for name, value in given.items():
         paths, _ = operations.tree_flatten_with_path(value)
@@ -124,10 +132,4 @@ def look(fun: Callable, static: Any, key: Key) -> None:
         warn_user(text, RetraceWarning)
 
 
-def forget() -> None:
-    """Begin to count anew."""
-    global _history
-    _history = History()
-
-
-__all__ = ["History", "RetraceWarning", "forget", "look"]
+__all__ = ["History", "RetraceWarning", "look"]

@@ -1,0 +1,136 @@
+"""Notes of functions that are traced again and again: once each, with what changed."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+import fnx
+import fnx.numpy as jnp
+from fnx.core import config
+from fnx.process import retraces
+from fnx.process.retraces import RetraceWarning
+
+
+def note(call, arguments):
+    """The only warning of these calls."""
+    with config.retrace_notes(True), pytest.warns(RetraceWarning) as found:
+        [call(*args) for args in arguments]
+    (only,) = found
+    assert only.filename == __file__
+    return str(only.message)
+
+
+def test_shapes():
+    f = fnx.jit(lambda first, second: first + jnp.sum(second))
+    text = note(f, [(1.0, np.ones(n)) for n in range(1, 8)])
+    assert "<lambda> is traced and compiled for the 3rd time" in text
+    assert "What changed: second: shape f64[2] -> f64[3]. Pad arrays" in text
+
+
+def test_dtypes():
+    f = fnx.jit(lambda x: x)
+    types = ["int8", "float32", "float64", "int32"]
+    text = note(f, [(np.ones(2, t),) for t in types])
+    assert "x: dtype f32[2] -> f64[2]. Give arguments one dtype" in text
+
+
+def test_weak_types():
+    f = fnx.jit(lambda x: x)
+    text = note(f, [(np.ones(3),), (jnp.float64(1.0),), (1.0,)])
+    assert "x: weak type f64[] -> f64[]*" in text
+
+
+def test_static_values():
+    f = fnx.jit(lambda x, n, *, how: x, static_argnames=("n", "how"))
+    text = note(lambda n, how: f(1.0, n, how=how), [(1, "a"), (2, "a"), (3, "b")])
+    assert "n: static value 2 -> 3; how: static value 'a' -> 'b'. Leave arguments" in text
+    f = fnx.jit(lambda x, n: x, static_argnums=1)
+    assert "n: static value 1 -> 1.0" in note(f, [(1.0, 0), (1.0, 1), (1.0, 1.0)])
+
+
+def test_trees_name_the_leaf():
+    f = fnx.jit(lambda p: p["w"][0])
+    text = note(f, [({"w": [np.ones(n)], "b": 1.0},) for n in range(3)])
+    assert "p['w'][0]: shape f64[1] -> f64[2]" in text
+    f = fnx.jit(lambda *xs, **more: xs)
+    text = note(f, [[1.0] * n for n in range(3)])
+    assert "xs[1]: is newly given. Call it with arguments of one structure" in text
+
+
+def test_many_changes_are_cut_short():
+    f = fnx.jit(lambda *xs: xs)
+    assert ", and 2 more" in note(f, [[np.ones(n)] * 5 for n in range(3)])
+
+
+def test_jit_in_a_loop():
+    def body(x):
+        return x + 1.0
+
+    def anew(x):
+        jitted = fnx.jit(body)
+        return jitted(x)
+
+    text = note(anew, [(1.0,)] * 6)
+    assert "body is traced" in text
+    assert "Call jit once, outside of loops" in text
+    text = note(lambda x: fnx.jit(lambda y: y * x)(1.0), [(1.0,)] * 6)
+    assert "jit was called on it anew" in text
+
+
+def test_cells_that_are_run_again_are_other_functions():
+    with config.retrace_notes(True):
+        for _ in range(6):
+            exec("import fnx\nfnx.jit(lambda x: x)(1.0)", {})
+
+
+def test_partial_functions_and_objects():
+    class Model:
+        def __call__(self, x):
+            return x
+
+    assert "3rd" in note(fnx.jit(partial(jnp.add, 1.0)), [(np.ones(n),) for n in range(5)])
+    assert "Model is traced" in note(fnx.jit(Model()), [(np.ones(n),) for n in range(5)])
+
+
+def test_nothing_is_said_unless_asked_for():
+    f = fnx.jit(lambda x: x)
+    for n in range(6):
+        f(np.ones(n))
+    with config.retrace_notes(True):
+        for n in range(2):
+            f(np.ones((n, n)))  # the first and the second that are looked at
+            f(np.ones((n, n)))
+
+
+def test_wrong_calls_say_what_they_always_say():
+    f = fnx.jit(lambda x: x)
+    with config.retrace_notes(True):
+        for n in range(4):
+            with pytest.raises(TypeError, match="positional argument"):
+                f(*[1.0] * (n + 2))
+
+
+def test_profiles_list_notes_instead_of_warning():
+    f = fnx.jit(lambda x: x)
+    with fnx.profile() as p:
+        for n in range(6):
+            f(np.ones(n))
+    (text,) = p.notes
+    assert "x: shape f64[1] -> f64[2]" in text
+    assert f"note: {text}" in str(p)
+
+
+def test_a_history_forgets_functions_that_are_gone():
+    history = retraces.History()
+    f = fnx.jit(eval("lambda x: x"))
+    with config.retrace_notes(False):
+        f(1.0)
+    history.note(f.fun, f.static, next(iter(f._programs))[:3])
+    assert len(history._seen) == 1
+    del f
+    fnx.clear_caches()
+    import gc
+
+    gc.collect()
+    assert len(history._seen) == 0
