@@ -9,7 +9,7 @@ from fnx.observe import chrome_trace, flame
 from fnx.observe.costs import Cost, Kernel, cost, kernels, types_of
 from fnx.observe.machine import Machine, machine
 from fnx.observe.recorder import Event, Recorder, Work, muted
-from fnx.observe.units import count, percent, seconds_of, table
+from fnx.observe.units import count, percent, seconds_of, shortened, table
 
 _KINDS = {
     "run": "runs", "compile": "compiling", "trace": "tracing", "transform": "transformations",
@@ -176,13 +176,13 @@ def _table(rows: list[ProgramCosts]) -> list[str]:
         each = seconds_of(row.seconds / row.calls) if row.calls else ""
         found.append(
             (
-                _shortened(f"{row.name}({row.types})"), str(row.calls), seconds_of(row.seconds), each,
+                shortened(f"{row.name}({row.types})"), str(row.calls), seconds_of(row.seconds), each,
                 *rates, str(row.traces), seconds_of(row.trace_seconds), str(row.compiles),
                 seconds_of(row.compile_seconds),
             )
         )  # fmt: skip
         for kernel in row.kernels:
-            name = _shortened(f"  {kernel.name}: {kernel.note}")
+            name = shortened(f"  {kernel.name}: {kernel.note}")
             found.append((name, "", "", "", count(kernel.bytes, "B"), *[""] * 9))
     text = table(found)
     return [
@@ -190,10 +190,6 @@ def _table(rows: list[ProgramCosts]) -> list[str]:
         f"(this machine: {of.bytes / 1e9:.3g} GB/s; {of.flops64 / 1e9:.3g} GFLOP/s with numbers of 64 "
         f"bits, {of.flops32 / 1e9:.3g} of 32)",
     ]
-
-
-def _shortened(text: str, most: int = 48) -> str:
-    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 @contextmanager

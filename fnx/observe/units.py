@@ -25,6 +25,11 @@ def percent(x: float) -> str:
     return f"{100 * x:.0f}%" if x >= 0.1 else f"{100 * x:.2g}%"
 
 
+def shortened(text: str, most: int = 48) -> str:
+    """The text, or the beginning of one that is longer."""
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
     """Lines of columns, the first flush left, the others flush right; empty columns are left out."""
     used = [k for k in range(len(rows[0])) if any(row[k] for row in rows[1:])]
@@ -37,4 +42,4 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-__all__ = ["count", "percent", "seconds_of", "table"]
+__all__ = ["count", "percent", "seconds_of", "shortened", "table"]
