@@ -129,19 +129,20 @@ class _Arguments:
     def fresh(self) -> tuple[tuple, dict]:
         if not self.donated:
             return self.args, self.kwargs
-        return operations.tree_map(
-            lambda x: x.copy() if isinstance(x, (Array, np.ndarray)) else x,
-            (self.args, self.kwargs),
-        )
+        return operations.tree_map(_copied, (self.args, self.kwargs))
 
     def check(self) -> None:
         """InvalidValue if the first call deleted arguments."""
-        leaves = operations.tree_leaves((self.args, self.kwargs))
+        leaves: list[Any] = operations.tree_leaves((self.args, self.kwargs))
         if any(isinstance(x, Array) and x.is_deleted() for x in leaves):
             raise InvalidValue(
                 f"{self.name} deletes its arguments, so that it can be called once. Expected a function "
                 "that leaves them, or the jitted function itself, whose donated arguments are copied"
             )
+
+
+def _copied(x: Any) -> Any:
+    return x.copy() if isinstance(x, (Array, np.ndarray)) else x
 
 
 @contextmanager

@@ -73,7 +73,6 @@ class Recorder:
         self.threads: dict[int, str] = {}
         self.history = History()
         self.notes: list[str] = []
-        self._lock = threading.Lock()
 
     @property
     def seconds(self) -> float:
@@ -92,7 +91,7 @@ class Recorder:
         """Keep what happened; `event.start` is what the clock said."""
         if self.ended or not 0.0 < self.started <= event.start:  # it began when nobody recorded
             return
-        with self._lock:
+        with _lock:
             self.own[event.kind] = self.own.get(event.kind, 0.0) + own
             if event.kind == "transform":
                 count, seconds = self.transforms.get(event.name, (0, 0.0))
@@ -198,7 +197,7 @@ def mark(name: str, start: float, inside: float, about: dict[str, Any]) -> None:
     """Record what the user marked, which ends now."""
     end = time.perf_counter()
     event = Event(
-        "mark", name, start, end - start, threading.get_ident(), len(_local.inside), about
+        "mark", str(name), start, end - start, threading.get_ident(), len(_local.inside), about
     )
     for recorder in tuple(_recorders):
         recorder.add(event, end - start - inside, None)

@@ -22,6 +22,8 @@ def count(x: float, unit: str) -> str:
 
 def percent(x: float) -> str:
     """A share: 0.5 is "50%"."""
+    if 0 < x < 0.001:
+        return "<0.1%"
     return f"{100 * x:.0f}%" if x >= 0.1 else f"{100 * x:.2g}%"
 
 

@@ -194,6 +194,21 @@ def test_files_are_chrome_traces(tmp_path):
     assert {"run <lambda>", "trace <lambda>", "compile <lambda>"} <= set(names)
 
 
+def test_what_users_mark_is_json_whatever_it_is(tmp_path):
+    with (
+        fnx.profile() as p,
+        fnx.profiler.TraceAnnotation(b"\xff", x=float("nan"), y=jnp.ones(2), z=3),
+    ):
+        pass
+    p.save(tmp_path / "trace.json")
+    text = (tmp_path / "trace.json").read_text()
+    assert "NaN" not in text
+    event = json.loads(text)["traceEvents"][-1]
+    assert event["args"] == {"x": "nan", "y": "[1. 1.]", "z": 3}
+    assert event["tid"] < 2**31
+    ElementTree.fromstring(strip(p.events, p.seconds))
+
+
 def test_traces_have_the_place_that_jax_gives_them(tmp_path):
     with fnx.profiler.trace(tmp_path, create_perfetto_trace=True):
         with fnx.profiler.StepTraceAnnotation("step", step_num=1):
@@ -281,5 +296,5 @@ def test_numbers_for_people():
         "0", "2.5 s", "1.5 ms", "2 µs", "0.3 ns",
     ]  # fmt: skip
     assert [count(x, "B") for x in (0, 7, 1500, 2e6)] == ["0 B", "7 B", "1.5 kB", "2 MB"]
-    assert [percent(x) for x in (0.5, 0.012)] == ["50%", "1.2%"]
+    assert [percent(x) for x in (0.5, 0.012, 1e-9, 0.0)] == ["50%", "1.2%", "<0.1%", "0%"]
     assert table([("a", "b", "c"), ("xx", "", "1")]) == ["a   c", "xx  1"]
