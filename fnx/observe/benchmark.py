@@ -134,15 +134,18 @@ class _Arguments:
     def check(self) -> None:
         """InvalidValue if the first call deleted arguments."""
         leaves: list[Any] = operations.tree_leaves((self.args, self.kwargs))
-        if any(isinstance(x, Array) and x.is_deleted() for x in leaves):
+        if any(getattr(x, "is_deleted", bool)() for x in leaves):
             raise InvalidValue(
                 f"{self.name} deletes its arguments, so that it can be called once. Expected a function "
                 "that leaves them, or the jitted function itself, whose donated arguments are copied"
             )
 
 
+_ARRAYS: Any = (Array, np.ndarray)
+
+
 def _copied(x: Any) -> Any:
-    return x.copy() if isinstance(x, (Array, np.ndarray)) else x
+    return x.copy() if isinstance(x, _ARRAYS) else x
 
 
 @contextmanager

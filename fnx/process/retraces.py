@@ -7,7 +7,7 @@ from typing import Any
 from weakref import ref
 
 from fnx.core.aval import ShapedArray
-from fnx.core.source import name_of, warn_user
+from fnx.core.source import is_internal, name_of, warn_user
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import signature_of
 from fnx.pytree.key_paths import keystr
@@ -39,6 +39,10 @@ class History:
         """What to say of the trace of a function that begins: "" but for its third."""
         inner = inspect.unwrap(getattr(fun, "func", fun))
         owner = getattr(inner, "__code__", inner)
+        if is_internal(
+            getattr(owner, "co_filename", "")
+        ):  # what fnx jits is not the user's to mend
+            return ""
         seen = self._of(owner)
         if len(seen) >= OFTEN:
             return ""
@@ -87,7 +91,8 @@ def _note(fun: Callable, seen: list[dict]) -> str:
     if not changes:
         return (
             f"{head}, for arguments of the same types: jit was called on it anew, or what it closes "
-            "over has changed. Call jit once, outside of loops, and keep the function that it gives."
+            "over, a setting or a named axis has changed. Call jit once, outside of loops, and keep the "
+            "function that it gives."
         )
     more = f", and {len(changes) - 3} more" if len(changes) > 3 else ""
     return f"{head}. What changed: {'; '.join(changes[:3])}{more}. {_advice(before, now)}"

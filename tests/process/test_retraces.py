@@ -89,8 +89,20 @@ def test_partial_functions_and_objects():
         def __call__(self, x):
             return x
 
-    assert "3rd" in note(fnx.jit(partial(jnp.add, 1.0)), [(np.ones(n),) for n in range(5)])
+    def scaled(scale, x):
+        return scale * x
+
+    text = note(fnx.jit(partial(scaled, 2.0)), [(np.ones(n),) for n in range(5)])
+    assert "x: shape f64[1] -> f64[2]" in text
     assert "Model is traced" in note(fnx.jit(Model()), [(np.ones(n),) for n in range(5)])
+
+
+def test_functions_of_fnx_are_not_the_users_to_mend():
+    with config.retrace_notes(True):
+        for n in range(6):
+            fnx.jit(jnp.sin)(np.ones(n))
+            ref = fnx.new_ref(np.ones(n))
+            fnx.jit(lambda r: r[...])(ref)  # traced by a function of fnx's that has the array
 
 
 def test_nothing_is_said_unless_asked_for():
