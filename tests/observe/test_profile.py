@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import subprocess
+import sys
 import threading
 from xml.etree import ElementTree
 
@@ -139,6 +141,17 @@ def test_nothing_is_left_behind():
     assert (
         compiled_.compiled, compiled_.simplify, NamedBackend.compile, jit_.Jitted._trace,
     ) == before  # fmt: skip
+
+
+def test_who_asks_for_nothing_loads_nothing():
+    code = (
+        "import sys, fnx, fnx.numpy as jnp\n"
+        "f = fnx.checkpoint(lambda x: jnp.sin(x))\n"
+        "fnx.jit(fnx.vmap(fnx.grad(f)))(jnp.ones(3))\n"
+        "print([n for n in sys.modules if n.startswith(('fnx.observe', 'fnx.process.retraces'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_other_threads_are_recorded_with_their_names():
