@@ -325,7 +325,10 @@ def _swap(wanted: dict[int, Any]) -> None:
     for name, module in list(sys.modules.items()):
         if not name.startswith("fnx.") or name == __name__ or module is None:
             continue
-        for attribute, value in list(vars(module).items()):
+        names = list(vars(module).items())
+        if wanted.keys().isdisjoint([id(value) for _, value in names]):  # as for most
+            continue
+        for attribute, value in names:
             if id(value) in wanted:
                 setattr(module, attribute, wanted[id(value)])
 

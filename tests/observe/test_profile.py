@@ -84,6 +84,16 @@ def test_calls_are_recorded_whichever_way_they_take():
     assert {("<lambda>", 4), ("scan", 1), ("sin", 1)} <= set(calls)
 
 
+def test_profiles_list_notes_instead_of_warning():
+    f = fnx.jit(lambda x: x)
+    with fnx.profile() as p:
+        for n in range(6):
+            f(np.ones(n))
+    (text,) = p.notes
+    assert "x: shape f64[1] -> f64[2]" in text
+    assert f"note: {text}" in str(p)
+
+
 def test_members_of_a_mesh_are_one_program():
     with fnx.profile() as p:
         fnx.pmap(lambda x: x + lax.psum(x, "i"), axis_name="i")(jnp.ones((1, 3)))

@@ -123,16 +123,6 @@ def test_wrong_calls_say_what_they_always_say():
                 f(*[1.0] * (n + 2))
 
 
-def test_profiles_list_notes_instead_of_warning():
-    f = fnx.jit(lambda x: x)
-    with fnx.profile() as p:
-        for n in range(6):
-            f(np.ones(n))
-    (text,) = p.notes
-    assert "x: shape f64[1] -> f64[2]" in text
-    assert f"note: {text}" in str(p)
-
-
 def test_a_history_forgets_functions_that_are_gone():
     history = retraces.History()
     f = fnx.jit(eval("lambda x: x"))
