@@ -61,10 +61,14 @@ class Kernel(NamedTuple):
     bytes: int
 
 
-def kernels(native: Any) -> list[Kernel]:
-    """The kernels of a native program, where they are known without compiling anew."""
-    built = getattr(native, "__dict__", {}).get("_built")
-    if built is None:  # recalled from the disk, or made by a backend without kernels
+def kernels(native: Any, anew: bool = False) -> list[Kernel]:
+    """The kernels of a native program, where they are known, or can be made `anew`."""
+    held = getattr(native, "__dict__", {})
+    program = held["_built"][0] if "_built" in held else held.get("program")
+    if program is None and anew:  # it was recalled from the disk
+        program = getattr(native, "program", None)
+    body = getattr(program, "body", None)
+    if body is None:  # evaluated, or made by a backend without kernels
         return []
     from fnx.lowering.ir import traversal
     from fnx.lowering.ir.kernel import Nest
@@ -72,11 +76,10 @@ def kernels(native: Any) -> list[Kernel]:
     from fnx.lowering.transform.buffer_assignment import touched
 
     found = []
-    for nest in traversal.statements(built[0].body):
+    for nest in traversal.statements(body):
         if isinstance(nest, Nest):
             buffers = {b for s in traversal.statements([nest]) for b in touched(s)}
-            buffers = {b for b in buffers if b.space != "private"}
-            size = sum(b.size * itemsize(b.dtype) for b in buffers)
+            size = sum(b.size * itemsize(b.dtype) for b in buffers if b.space != "private")
             found.append(Kernel(nest.name, str(nest.note), size))
     return found
 

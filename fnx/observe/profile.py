@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from fnx.observe import chrome_trace, flame
 from fnx.observe.costs import Cost, Kernel, cost, kernels, types_of
@@ -36,7 +37,7 @@ class ProgramCosts:
     flops: float = 0.0
     exact: bool = True
     itemsize: int = 8
-    kernels: list[Kernel] = field(default_factory=list)
+    native: Any = field(default=None, repr=False, compare=False)
 
     @property
     def bytes_per_second(self) -> float:
@@ -45,6 +46,12 @@ class ProgramCosts:
     @property
     def flops_per_second(self) -> float:
         return self.flops / self.seconds if self.seconds else 0.0
+
+    @property
+    def kernels(self) -> list[Kernel]:
+        """Its loop nests, and the bytes of the arrays that each touches; their times are not known."""
+        with muted():
+            return kernels(self.native, anew=True)
 
     def share_of_memory(self, of: Machine | None = None) -> float:
         """What part of the bytes a second that this machine's memory can move."""
@@ -63,7 +70,7 @@ class ProgramCosts:
         self.compile_seconds += work.seconds["compile"]
         self.bytes += work.count["run"] * each.bytes
         self.flops += work.count["run"] * each.flops
-        self.kernels = self.kernels or kernels(work.native)
+        self.native = self.native or work.native
 
 
 class Profile:
@@ -181,7 +188,7 @@ def _table(rows: list[ProgramCosts]) -> list[str]:
                 seconds_of(row.compile_seconds),
             )
         )  # fmt: skip
-        for kernel in row.kernels:
+        for kernel in kernels(row.native):
             name = shortened(f"  {kernel.name}: {kernel.note}")
             found.append((name, "", "", "", count(kernel.bytes, "B"), *[""] * 9))
     text = table(found)

@@ -94,6 +94,23 @@ def test_profiles_list_notes_instead_of_warning():
     assert f"note: {text}" in str(p)
 
 
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_kernels_are_known_wherever_the_code_came_from(backend):
+    def scaled(x):
+        return jnp.sort(2.0 * x) + 1.0
+
+    shown = []
+    for _ in range(2):  # compiled, or recalled from the disk; and recalled
+        with fnx.profile() as p:
+            fnx.jit(scaled, backend=backend)(np.ones(1000))
+        shown.append(program(p, "scaled").kernels)
+        fnx.clear_caches()
+    assert shown[0] == shown[1]
+    assert (backend == "cpu") == bool(shown[0])
+    assert all(k.name and k.bytes > 0 for k in shown[0])
+    assert all(k.name in str(p) for k in shown[1])
+
+
 def test_members_of_a_mesh_are_one_program():
     with fnx.profile() as p:
         fnx.pmap(lambda x: x + lax.psum(x, "i"), axis_name="i")(jnp.ones((1, 3)))
