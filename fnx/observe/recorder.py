@@ -211,7 +211,7 @@ def open_mark() -> float:
 
 def close_mark(name: str, start: float, about: dict[str, Any]) -> None:
     """Record what the user marked."""
-    inside = _local.inside.pop()
+    inside = _local.inside.pop() if _local.inside else 0.0  # opened by another thread
     if _local.inside:
         _local.inside[-1] += time.perf_counter() - start
     if not _local.muted:

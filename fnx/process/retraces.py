@@ -63,13 +63,23 @@ class History:
 
 def _described(fun: Callable, static: Any, key: Key) -> dict[str, Any]:
     """Each argument's name and path, and its type, or its value if it is static."""
+    try:
+        return _named(fun, static, key)
+    except Exception:  # classes of users may refuse what stands for leaves, or to be shown
+        found: dict[str, Any] = {f"leaf {k}": aval for k, aval in enumerate(key[2])}
+        for at, kind, value in key[1]:
+            found[f"argument {at}"] = "static", hash(value), f"a value of {kind.__name__}"
+        return found
+
+
+def _named(fun: Callable, static: Any, key: Key) -> dict[str, Any]:
     treedef, fixed, avals = key
     args, kwargs = operations.tree_unflatten(treedef, [_Leaf(a) for a in avals])
     args, kwargs = static.join(args, kwargs, fixed)
     given = {str(k): x for k, x in enumerate(args)} | kwargs
     signature = signature_of(fun)
     if signature is not None:
-        with suppress(TypeError):  # which the call itself will say
+        with suppress(TypeError):
             given = dict(signature.bind(*args, **kwargs).arguments)
     found: dict[str, Any] = {}
     for name, value in given.items():

@@ -97,6 +97,32 @@ def test_partial_functions_and_objects():
     assert "Model is traced" in note(fnx.jit(Model()), [(np.ones(n),) for n in range(5)])
 
 
+def test_classes_that_refuse_what_stands_for_leaves():
+    @fnx.tree_util.register_pytree_node_class
+    class Strict:
+        def __init__(self, x):
+            assert hasattr(x, "shape")
+            self.x = x
+
+        def tree_flatten(self):
+            return (self.x,), None
+
+        @classmethod
+        def tree_unflatten(cls, _, leaves):
+            return cls(*leaves)
+
+    class Unseen:
+        def __repr__(self):
+            raise ValueError("no text")
+
+    f = fnx.jit(lambda s: s.x)
+    text = note(f, [(Strict(np.ones(n)),) for n in range(5)])
+    assert "leaf 0: shape f64[1] -> f64[2]" in text
+    g = fnx.jit(lambda x, n: x, static_argnums=1)
+    text = note(lambda: g(1.0, Unseen()), [()] * 5)
+    assert "argument 1: static value a value of Unseen -> a value of Unseen" in text
+
+
 def test_functions_of_fnx_are_not_the_users_to_mend():
     with config.retrace_notes(True):
         for n in range(6):
