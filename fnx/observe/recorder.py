@@ -97,7 +97,9 @@ class Recorder:
                 count, seconds = self.transforms.get(event.name, (0, 0.0))
                 self.transforms[event.name] = count + 1, seconds + own
             elif jaxpr is not None:
-                work = self.works.setdefault(id(jaxpr), Work(jaxpr))
+                work = self.works.get(id(jaxpr))
+                if work is None:
+                    work = self.works[id(jaxpr)] = Work(jaxpr)
                 work.count[event.kind] += 1
                 work.seconds[event.kind] += event.seconds
                 work.native = native or work.native
@@ -110,7 +112,8 @@ class Recorder:
             return
         if event.thread not in self.threads:
             self.threads[event.thread] = threading.current_thread().name
-        self.events.append(event._replace(start=event.start - self.started))
+        kind, name, start, *rest = event
+        self.events.append(Event(kind, name, start - self.started, *rest))
 
 
 class _Local(threading.local):
@@ -174,8 +177,10 @@ def timed(
 def _tell(event: Event, own: float, jaxpr: Jaxpr | None, native: Any, found: Any) -> None:
     if event.kind == "trace" and found is not None:
         jaxpr = found.jaxpr
-    passes = dict(getattr(found, "seconds", {})) if event.kind == "compile" else {}
-    event = event._replace(about=passes)
+    passes: dict[str, float] = {}
+    if event.kind == "compile":
+        passes = dict(getattr(found, "seconds", {}))
+        event = event._replace(about=passes)
     for recorder in tuple(_recorders):
         recorder.add(event, own, jaxpr, native)
         end = event.start + event.seconds
