@@ -112,8 +112,8 @@ class Recorder:
             return
         if event.thread not in self.threads:
             self.threads[event.thread] = threading.current_thread().name
-        kind, name, start, *rest = event
-        self.events.append(Event(kind, name, start - self.started, *rest))
+        kind, name, start, seconds, thread, depth, about = event
+        self.events.append(Event(kind, name, start - self.started, seconds, thread, depth, about))
 
 
 class _Local(threading.local):
