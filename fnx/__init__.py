@@ -30,15 +30,16 @@ if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx import tree as tree
     from fnx import tree_util as tree_util
     from fnx import typing as typing
-    from fnx.ad_checkpoint import checkpoint as checkpoint
-    from fnx.ad_checkpoint import checkpoint_policies as checkpoint_policies
-    from fnx.ad_checkpoint import remat as remat
     from fnx.custom_derivatives import closure_convert as closure_convert
     from fnx.custom_derivatives import custom_gradient as custom_gradient
     from fnx.custom_derivatives import custom_jvp as custom_jvp
     from fnx.custom_derivatives import custom_vjp as custom_vjp
     from fnx.dtypes import float0 as float0
     from fnx.experimental.index_checks import debug_index as debug_index
+    from fnx.observe.benchmark import benchmark as benchmark
+    from fnx.observe.notebook import load_ipython_extension as load_ipython_extension
+    from fnx.observe.notebook import unload_ipython_extension as unload_ipython_extension
+    from fnx.observe.profile import profile as profile
     from fnx.observe.progress import progress as progress
     from fnx.observe.show import show as show
     from fnx.process.devices import Device as Device
@@ -104,6 +105,9 @@ if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx.sharding import reshard as reshard
     from fnx.sharding import set_mesh as set_mesh
     from fnx.transforms.callbacks import pure_callback as pure_callback
+    from fnx.transforms.checkpoint import checkpoint as checkpoint
+    from fnx.transforms.checkpoint import checkpoint_policies as checkpoint_policies
+    from fnx.transforms.checkpoint import remat as remat
     from fnx.transforms.grad import fwd_and_bwd as fwd_and_bwd
     from fnx.transforms.grad import grad as grad
     from fnx.transforms.grad import jvp as jvp
@@ -136,7 +140,7 @@ if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
 
 
 _NAMES = {
-    "fnx.ad_checkpoint": "checkpoint checkpoint_policies remat",
+    "fnx.transforms.checkpoint": "checkpoint checkpoint_policies remat",
     "fnx.transforms.callbacks": "pure_callback",
     "fnx.custom_derivatives": "closure_convert custom_gradient custom_jvp custom_vjp",
     "fnx.transforms.grad": "fwd_and_bwd grad jvp linear_transpose linearize value_and_grad vjp",
@@ -146,6 +150,9 @@ _NAMES = {
     "fnx.transforms.vmap": "vmap",
     "fnx.process.nan_checks": "debug_infs debug_nans",
     "fnx.experimental.index_checks": "debug_index",
+    "fnx.observe.benchmark": "benchmark",
+    "fnx.observe.notebook": "load_ipython_extension unload_ipython_extension",
+    "fnx.observe.profile": "profile",
     "fnx.observe.progress": "progress",
     "fnx.observe.show": "show",
     "fnx.process.devices": (

@@ -1,5 +1,6 @@
 """Checkpointing, a module path of JAX."""
 
+from fnx.observe.residuals import report
 from fnx.transforms.checkpoint import (
     checkpoint,
     checkpoint_name,
@@ -14,4 +15,5 @@ __all__ = [
     "checkpoint_policies",
     "print_saved_residuals",
     "remat",
+    "report",
 ]

@@ -22,6 +22,7 @@ from fnx.core.errors import (
     UnboundAxis,
     UnexpectedTracerError,
 )
+from fnx.process.retraces import RetraceWarning
 
 JAXTypeError = TypeMismatch
 JAXIndexError = NonConcreteBooleanIndexError
@@ -40,6 +41,7 @@ __all__ = [
     "MissingPackage",
     "MissingRule",
     "NonConcreteBooleanIndexError",
+    "RetraceWarning",
     "ShapeError",
     "TooLarge",
     "TracerArrayConversionError",

@@ -1,6 +1,6 @@
 """Traces of profilers, a module path of JAX."""
 
-from fnx.process.profiler import (
+from fnx.observe.profiler import (
     ProfileOptions,
     StepTraceAnnotation,
     TraceAnnotation,

@@ -93,6 +93,9 @@ log_compiles = Setting(
     "log_compiles", False, "log what is traced and compiled, and how long it took"
 )
 explain_cache_misses = Setting("explain_cache_misses", False, "log why functions are traced again")
+retrace_notes = Setting(
+    "retrace_notes", False, "warn, once, of a function that is traced for the third time, and why"
+)
 
 
 def of_traces() -> tuple:

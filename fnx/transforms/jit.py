@@ -190,6 +190,8 @@ class Jitted:
                 seen = [k for k in self._programs if k[0] != "refs"]
                 import_module("fnx.process.compile_log").explain_miss(self.fun, key, seen)
             program = self._programs[key] = self._trace(avals, treedef, fixed)
+            if config.retrace_notes.value:
+                import_module("fnx.process.retraces").look(self.fun, self.static, key[:3])
         return program
 
     def _trace(self, avals: tuple, treedef: Any, fixed: Fixed) -> Program:

@@ -170,16 +170,6 @@ def test_arguments_of_lax_that_mean_nothing_are_refused(wrong):
         wrong()
 
 
-def test_profiler_writes_a_profile_for_pstats(tmp_path):
-    import pstats
-
-    with fnx.profiler.trace(tmp_path), fnx.profiler.StepTraceAnnotation("step", step_num=1):
-        fnx.jit(lambda x: x + 1.0)(2.0)
-    assert pstats.Stats(str(tmp_path / "python.pstats")).total_calls > 0
-    with pytest.raises(RuntimeError, match="no profile"):
-        fnx.profiler.stop_trace()
-
-
 @RUN
 def test_vmap_hands_on_what_is_not_mapped_whatever_it_is(run):
     apply = fnx.vmap(lambda f, x, how: f(x) if how == "once" else f(f(x)), in_axes=(None, 0, None))

@@ -1,12 +1,16 @@
-"""`fnx.profiler` under JAX's names: traces are those of Python's profiler, marks are accepted."""
+"""`fnx.profiler` under JAX's names: files of what `fnx.profile` records, marks in them, and memory."""
 
-import cProfile
 import os
+import platform
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from typing import Any
 
 from fnx.core.errors import InvalidValue, MissingRule
+from fnx.core.source import name_of
+from fnx.observe import chrome_trace, recorder
 from fnx.process.devices import live_arrays
 
 __all__ = [
@@ -25,42 +29,59 @@ __all__ = [
 
 
 class TraceAnnotation:
-    """Marks a part of the program, as a context manager; profiles are by function, so it does nothing.
+    """Marks a part of the program, as a context manager: traces and profiles show it by this name.
 
-    >>> with fnx.profiler.TraceAnnotation("set up"):
-    ...     x = jnp.ones(3)
+    >>> with fnx.profile() as p:
+    ...     with fnx.profiler.TraceAnnotation("set up"):
+    ...         x = jnp.ones(3)
+    >>> [event.name for event in p.events]
+    ['set up']
     """
 
     def __init__(self, name: str, **kwargs: Any):
         self.name, self.metadata = name, kwargs
+        self._starts: list[float | None] = []
 
     def __enter__(self) -> "TraceAnnotation":
+        self._starts.append(recorder.open_mark() if recorder.is_recording() else None)
         return self
 
     def __exit__(self, *error: Any) -> None:
-        pass
+        start = self._starts.pop()
+        if start is not None:
+            recorder.close_mark(self.name, start, self.metadata)
 
 
 class StepTraceAnnotation(TraceAnnotation):
-    """Marks a step of training, as `TraceAnnotation` does.
+    """Marks a step of training, as `TraceAnnotation` does, with its number.
 
-    >>> with fnx.profiler.StepTraceAnnotation("train", step_num=3):
-    ...     x = jnp.ones(3)
+    >>> with fnx.profile() as p:
+    ...     with fnx.profiler.StepTraceAnnotation("train", step_num=3):
+    ...         x = jnp.ones(3)
+    >>> [(event.name, event.about) for event in p.events]
+    [('train', {'step_num': 3})]
     """
 
 
 def annotate_function(func: Callable, name: str | None = None, **decorator_kwargs: Any) -> Callable:
-    """The function itself: profiles have its name.
+    """The function, whose calls are marked by `name`, by default its own, as by `TraceAnnotation`.
 
-    >>> fnx.profiler.annotate_function(abs)
-    <built-in function abs>
+    >>> with fnx.profile() as p:
+    ...     x = fnx.profiler.annotate_function(abs, "size")(-2)
+    >>> [event.name for event in p.events]
+    ['size']
     """
-    del name, decorator_kwargs
-    return func
+
+    @wraps(func)
+    def annotated(*args: Any, **kwargs: Any) -> Any:
+        with TraceAnnotation(name or name_of(func), **decorator_kwargs):
+            return func(*args, **kwargs)
+
+    return annotated
 
 
 class ProfileOptions:
-    """JAX's options of traces; they are kept, and Python's profiler has none of them.
+    """JAX's options of traces; they are kept, and traces have none of them.
 
     >>> options = fnx.profiler.ProfileOptions()
     >>> options.host_tracer_level = 1
@@ -115,8 +136,8 @@ def start_server(port: int, requires_backend: bool = True) -> Any:
     """
     del port, requires_backend
     raise MissingRule(
-        "there is no profiler server; use fnx.profiler.trace(folder), whose file the module pstats reads, "
-        "or fnx.jit(f).lower(*args).compile().report()"
+        "there is no profiler server; use fnx.profiler.trace(folder), whose file Perfetto opens, "
+        "fnx.profile(), or fnx.jit(f).lower(*args).compile().report()"
     )
 
 
@@ -127,30 +148,37 @@ def stop_server() -> None:
     """
 
 
-_running: list[tuple[str, cProfile.Profile]] = []
+_running: list[tuple[str, bool, recorder.Recorder]] = []
 
 
-def start_trace(log_dir: str | os.PathLike, *_: Any, **__: Any) -> None:
-    """Begin a profile, which `stop_trace` writes to `log_dir`/python.pstats.
+def start_trace(
+    log_dir: str | os.PathLike,
+    create_perfetto_link: bool = False,
+    create_perfetto_trace: bool = False,
+    profiler_options: ProfileOptions | None = None,
+) -> None:
+    """Begin to record what `fnx.profile` records, which `stop_trace` writes below `log_dir`.
 
-    RuntimeError if one runs.
+    The file has JAX's place, plugins/profile/TIME/HOST.trace.json.gz, and the Chrome trace event format:
+    Perfetto opens it. RuntimeError if a trace is being recorded; no link is made.
 
     >>> import os, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     fnx.profiler.start_trace(folder)
     ...     fnx.profiler.stop_trace()
-    ...     os.listdir(folder)
-    ['python.pstats']
+    ...     os.listdir(f"{folder}/plugins")
+    ['profile']
     """
+    del profiler_options
     if _running:
         raise RuntimeError("a profile is running already; expected one at a time: call stop_trace")
-    profile = cProfile.Profile()
-    _running.append((os.fspath(log_dir), profile))
-    profile.enable()
+    found = recorder.Recorder()
+    _running.append((os.fspath(log_dir), create_perfetto_trace or create_perfetto_link, found))
+    found.start()
 
 
 def stop_trace() -> None:
-    """End the profile and write it, for the module pstats.
+    """End the trace and write it.
 
     RuntimeError if none runs; InvalidValue, a ValueError, if it was begun with an empty path.
 
@@ -160,26 +188,34 @@ def stop_trace() -> None:
     """
     if not _running:
         raise RuntimeError("no profile is running; expected start_trace before stop_trace")
-    log_dir, profile = _running.pop()
-    profile.disable()
+    log_dir, twice, found = _running.pop()
+    found.stop()
     if not log_dir:
         raise InvalidValue("the profile has no directory to be written to")
-    os.makedirs(log_dir, exist_ok=True)
-    profile.dump_stats(os.path.join(log_dir, "python.pstats"))
+    folder = os.path.join(log_dir, "plugins", "profile", time.strftime("%Y_%m_%d_%H_%M_%S"))
+    os.makedirs(folder, exist_ok=True)
+    names = [f"{platform.node() or 'host'}.trace.json.gz"]
+    for name in names + ["perfetto_trace.json.gz"] * twice:
+        chrome_trace.save(os.path.join(folder, name), found.events, found.threads)
 
 
 @contextmanager
-def trace(log_dir: str | os.PathLike, *_: Any, **__: Any) -> Iterator[None]:
-    """Within it a profile is made, as by `start_trace` and `stop_trace`.
+def trace(
+    log_dir: str | os.PathLike,
+    create_perfetto_link: bool = False,
+    create_perfetto_trace: bool = False,
+    profiler_options: ProfileOptions | None = None,
+) -> Iterator[None]:
+    """Within it a trace is recorded, as by `start_trace` and `stop_trace`.
 
-    >>> import os, tempfile
+    >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with fnx.profiler.trace(folder):
     ...         x = jnp.ones(3) + 1
-    ...     os.listdir(folder)
-    ['python.pstats']
+    ...     len(list(pathlib.Path(folder).glob("plugins/profile/*/*.trace.json.gz")))
+    1
     """
-    start_trace(log_dir)
+    start_trace(log_dir, create_perfetto_link, create_perfetto_trace, profiler_options)
     try:
         yield
     finally:
