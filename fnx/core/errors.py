@@ -209,8 +209,10 @@ class MissingRule(FnxError, NotImplementedError):
     """
 
 
-class MissingPackage(FnxError, ImportError):
+class MissingPackage(FnxError, ImportError, RuntimeError):
     """What needs a package that is not installed; the message says how to install it.
+
+    It is a RuntimeError as well, as what `devices` raises where a platform is not there.
 
     >>> issubclass(fnx.errors.MissingPackage, ImportError)
     True

@@ -35,7 +35,7 @@ def _device() -> GpuDevice:
 
 
 def devices() -> list[GpuDevice]:
-    """The GPU, if one can be used; ImportError or NoDevice, which say what is missing."""
+    """The GPU, if one can be used; MissingPackage or NoDevice, which say what is missing."""
     return [_device()]
 
 

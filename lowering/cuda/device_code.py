@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from fnx.core.errors import CompileError, InvalidValue
+from fnx.core.errors import CompileError, InvalidValue, MissingPackage
 from fnx.core.fast_dataclasses import dataclass
 from fnx.lowering.cpu.jit import disk_cache
 
@@ -139,10 +139,10 @@ def _toolkit() -> str:
 
 
 def numba_cuda() -> Any:
-    """Numba-CUDA; ImportError that says what to install."""
+    """Numba-CUDA; MissingPackage, which says what to install."""
     if importlib.util.find_spec("numba_cuda") is None:
-        raise ImportError(
-            f"kernels for a GPU are compiled by numba-cuda, which is missing: {INSTALL}"
+        raise MissingPackage(
+            f"kernels for a gpu are compiled by numba-cuda, which is missing: {INSTALL}"
         )
     from numba import cuda
 

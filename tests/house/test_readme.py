@@ -48,7 +48,7 @@ def test_two_commands_do_all_the_set_up(repository):
         assert "\n" not in command
         assert command.startswith("python3 -m venv .venv && .venv/bin/python -m pip install -e ")
     assert job.endswith(" -m fnx.demo")
-    assert tests.endswith(" -m pytest")
+    assert tests.endswith(" -m pytest -n 2")
 
 
 def test_the_extras_that_the_commands_install_exist(repository):

@@ -1,17 +1,25 @@
 """Every primitive's sample on the Numba backend, several in one program, beside their own `impl`."""
 
+import re
+
 import numpy as np
 import pytest
 from native_arrays import close
 from samples import all_samples
 
+from fnx.core import dtypes
 from fnx.core.array import ConcreteArray
 from fnx.core.jaxpr import eval_jaxpr
 from fnx.interpreters.trace import trace_closed
 from fnx.lowering.numba import backend
 
 TOGETHER = 8  # samples of a program: Numba takes longer for more statements, and for more programs
-SAMPLES = [s for s in all_samples() if s.native]
+# Small dtypes take Numba a second each, and have tests of their own for each backend.
+SAMPLES = [
+    s
+    for s in all_samples()
+    if s.native and not dtypes.COMPUTED.keys() & {*re.findall(r"\w+", s.id)}
+]
 GROUPS = [SAMPLES[k : k + TOGETHER] for k in range(0, len(SAMPLES), TOGETHER)]
 
 
