@@ -231,11 +231,11 @@ _process_at_once = Eval.process
 
 def _process_small(self: Eval, prim: Operation, args: tuple) -> tuple:
     """As Eval's, where small dtypes are in use: what computes is run in wider ones and rounded."""
-    small = any([a.aval.dtype in dtypes.SMALL for a in args])
+    small = any([getattr(a, "dtype", None) in dtypes.SMALL for a in args])  # numbers have none
     if not small or not prim.is_computed_wider():
         return _process_at_once(self, prim, args)
-    avals = prim.abstract(*[a.aval for a in args])
     known = [_evaluable(a, prim) for a in args]
+    avals = prim.abstract(*[a.aval for a in known])
     wide = [ConcreteArray(dtypes.widened(on_host(a._value)), a.weak_type) for a in known]
     outs = _process_at_once(self, prim.widened(), tuple(wide))
     return tuple(

@@ -8,6 +8,7 @@ import fnx.numpy as jnp
 from fnx import lax
 from fnx.core import dtypes
 from fnx.core.errors import TypePromotionError
+from fnx.core.jaxpr import eval_jaxpr
 
 EACH = pytest.mark.parametrize("dtype", dtypes.SMALL, ids=str)
 BACKENDS = pytest.mark.parametrize("backend", ["cpu", "numba"])
@@ -136,3 +137,12 @@ def test_what_is_asked_of_them():
     assert jnp.issubdtype(jnp.float8_e5m2, jnp.floating)
     assert fnx.dtypes.itemsize_bits(jnp.int4) == 4
     assert jnp.int4(3).dtype == jnp.int4
+
+
+def test_others_are_as_they_were_where_small_ones_are_in_use():
+    """Numbers of Python, which have no dtype, go into what is evaluated."""
+    assert jnp.zeros(1, "int4").dtype == jnp.int4
+    square = fnx.custom_jvp(lambda x: x * x)
+    square.defjvp(lambda primals, tangents: (primals[0] ** 2, 2 * primals[0] * tangents[0]))
+    assert fnx.jvp(square, (3.0,), (1.0,)) == (9.0, 6.0)
+    assert eval_jaxpr(fnx.make_jaxpr(lambda x: x + 1)(1.0).jaxpr, [2.0]) == [3.0]
