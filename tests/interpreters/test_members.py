@@ -1,5 +1,6 @@
 """Devices that run at once, a thread each: against the same programs for all devices in turn."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -395,7 +396,7 @@ def test_more_devices_than_processors(runs):
 
 
 _CTRL_C = """
-import sys, numpy as np, fnx, fnx.numpy as jnp
+import signal, sys, numpy as np, fnx, fnx.numpy as jnp
 from fnx import lax
 from fnx.lowering.cpu.processor import thresholds
 from fnx.lowering.cpu.loader import team
@@ -408,6 +409,7 @@ def f(x):
         return c[0] + 1, lax.psum(c[1], "i") * 0.5
     return lax.while_loop(lambda c: c[0] >= 0, body, (jnp.int64(0), x))[1]
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which background jobs of shells ignore
 g = fnx.jit(fnx.pmap(f, axis_name="i")).lower(jnp.ones(2))
 print("ready", flush=True)
 try:
@@ -416,6 +418,23 @@ except KeyboardInterrupt:
     print("interrupted", flush=True)
 print(fnx.pmap(lambda x: lax.psum(x, "i"), axis_name="i")(jnp.ones(2)))
 """
+
+
+def test_threads_end_with_their_program(runs):
+    def threads():
+        gc.collect()
+        return len(os.listdir("/proc/self/task"))
+
+    f = mapped(lambda x: lax.psum(x * 3, "i"))
+    f(jnp.arange(2.0))
+    before = threads()
+    f(jnp.arange(2.0))
+    assert threads() == before
+    del f
+    end = time.monotonic() + 20
+    while threads() >= before and time.monotonic() < end:
+        time.sleep(0.01)
+    assert threads() < before
 
 
 def test_ctrl_c():

@@ -168,6 +168,14 @@ def test_text_is_printed_in_order_while_the_loop_runs(capsys):
     assert seen == ["before 0\n", *(f"after {k - 1}\nbefore {k}\n" for k in range(1, 20))]
 
 
+@pytest.fixture(autouse=True)
+def _heard():
+    """Ctrl-C is heard: a shell starts background jobs with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def interrupted(f, *args):
     """What Ctrl-C says, which comes once the loop of f has gone a part of its way."""
     message = []

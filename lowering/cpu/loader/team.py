@@ -8,6 +8,7 @@ teams are kept for the next run, and one that a program calls back from within g
 import ctypes
 import os
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from typing import Any
@@ -106,6 +107,19 @@ def _zeros(size: int) -> np.ndarray:
     return raw[offset : offset + size]
 
 
+_programs: weakref.WeakSet["TeamProgram"] = weakref.WeakSet()
+
+
+def _forget() -> None:
+    """In a forked child, where no team has its threads."""
+    for program in _programs:
+        program._free.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
 class Team:
     """Memory and threads for so many members, who exchange arrays within these partitions."""
 
@@ -166,6 +180,12 @@ class Team:
             _function("fnx_team_stop", None)(self.base)
 
 
+def _end(kept: list[tuple]) -> None:
+    """End the threads of teams whose program is gone."""
+    for team, *_ in kept:
+        team.stop()
+
+
 class TeamProgram:
     """A program of one member, called with the arrays of all: `run(inputs, outputs)` fills `outputs`.
 
@@ -185,8 +205,8 @@ class TeamProgram:
         self.partitions, self.places = tuple(partitions), places
         self._free: list[tuple[Team, np.ndarray, list[np.ndarray]]] = []
         self._run: Any = None
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._free.clear)
+        _programs.add(self)
+        weakref.finalize(self, _end, self._free).atexit = False
 
     def _new(self) -> tuple[Team, np.ndarray, list[np.ndarray]]:
         team = Team(self.size, self.partitions)
