@@ -438,16 +438,15 @@ def test_threads_end_with_their_program(runs):
 
 
 def test_ctrl_c():
-    process = subprocess.Popen(
-        [sys.executable, "-c", _CTRL_C], stdout=subprocess.PIPE, text=True, env=os.environ.copy()
-    )
-    try:
-        assert process.stdout.readline().strip() == "ready"
-        time.sleep(2)
-        process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=30)
-    finally:
-        process.kill()
+    command = [sys.executable, "-c", _CTRL_C]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline().strip() == "ready"
+            time.sleep(2)
+            process.send_signal(signal.SIGINT)
+            out, _ = process.communicate(timeout=30)
+        finally:
+            process.kill()
     assert out.split() == ["interrupted", "[2.", "2.]"]
 
 
