@@ -68,14 +68,15 @@ class Block(nn.Module):
     @nn.compact
     def __call__(self, x):
         h = nn.LayerNorm()(x)
-        x = x + nn.MultiHeadDotProductAttention(self.heads)(h, h)
+        # Without biases: the slope of that of keys is zero, and two roundings of it are not alike.
+        x = x + nn.MultiHeadDotProductAttention(self.heads, use_bias=False)(h, h)
         h = nn.Dense(4 * self.width)(nn.LayerNorm()(x))
         return x + nn.Dense(self.width)(nn.gelu(h))
 
 
 def transformer():
     """A step of adam on a block, a batch of 8 with 128 tokens."""
-    model, optimiser = Block(), optax.adam(1e-3, eps=1e-6)  # keys have no slope in their bias
+    model, optimiser = Block(), optax.adam(1e-3, eps=1e-6)
     x = jax.random.normal(jax.random.PRNGKey(0), (8, 128, 128), jnp.float32)
     params = model.init(jax.random.PRNGKey(1), x)
     loss = lambda params, x: jnp.mean((model.apply(params, x) - jnp.roll(x, 1, 1)) ** 2)
@@ -92,5 +93,5 @@ def transformer():
 CASES = [
     Case("optax adam, equinox MLP", mlp, tolerance=1e-3),
     Case("optax adam, equinox CNN", cnn, tolerance=1e-3),
-    Case("flax transformer block", transformer, tolerance=1e-2),
+    Case("flax transformer block", transformer, tolerance=1e-3),
 ]
