@@ -405,11 +405,7 @@ def fori_loop(
         raise InvalidValue("fori_loop with unroll needs bounds that are Python integers")
     low, high = convert(low, dtype), convert(high, dtype)
     one = scalar(1, dtype)
-    _, _, out = _while(
-        lambda v: lt(v[0], v[1]),
-        lambda v: (add(v[0], one), v[1], body_fun(v[0], v[2])),
-        (low, high, init_val),
-        site,
-        progress,
-    )
+    step = lambda v: (add(v[0], one), v[1], body_fun(v[0], v[2]))
+    goes_on = lambda v: lt(v[0], v[1])
+    _, _, out = _while(goes_on, step, (low, high, init_val), site, progress)
     return out

@@ -8,6 +8,7 @@ axes, and computes for all in turn: the local case of exchange (interpreters/bat
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,7 @@ def pmap(
     del backend, global_arg_shapes
     check_callable(fun, "pmap")
     static = integers(static_broadcasted_argnums, "static_broadcasted_argnums")  # type: ignore
+    place = partial(_place, devices, name_of(fun))
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
 
@@ -102,12 +104,6 @@ def pmap(
         return map_elements(
             call, dynamic, kwargs, axes, out_axes, axis_name, axis_size, place, "pmap", _map_devices
         )
-
-    def place(size: int, x: Array, axis: int | None, to: int | None) -> Array:
-        _check_devices(size, devices, name_of(fun))
-        if to is None:
-            return x if axis is None else _element(x, axis, 0)
-        return place_result(size, x, axis, to, "pmap")
 
     if ranks:
         name = "<devices>" if axis_name is None else axis_name
@@ -227,6 +223,14 @@ def _check_devices(size: int, devices: Sequence[Any] | None, name: str) -> None:
         )
 
 
+def _place(devices: Any, name: str, size: int, x: Array, axis: int | None, to: int | None) -> Array:
+    """A result of all elements, along the axis `to`; that of the first one, for None."""
+    _check_devices(size, devices, name)
+    if to is None:
+        return x if axis is None else _element(x, axis, 0)
+    return place_result(size, x, axis, to, "pmap")
+
+
 def _element(x: Array, axis: int, k: int) -> Array:
     shape = x.shape[:axis] + x.shape[axis + 1 :]
     return reshape(slice_axis(x, k, k + 1, axis), shape)
@@ -270,48 +274,59 @@ def shard_map(
     @wraps(f)
     def shard_map_f(*args: Any) -> Any:
         axes = _manual_axes(mesh, axis_names, name_of(f))
-        given, treedef = operations.tree_flatten(args)
-        specs = _flatten_specs(in_specs, args, "in_specs")
-        # Whatever is not cut may be no array: a function, a setting.
-        cut = [bool(_names(s)) or is_array_like(x) for x, s in zip(given, specs)]
-        specs = [s for s, c in zip(specs, cut) if c]
-        what = "arguments of a function under shard_map"
-        leaves, _ = flatten_arrays([x for x, c in zip(given, cut) if c], what)
-        ins = [_cut_of(x, s, axes, f"in_specs, {name_of(f)}") for x, s in zip(leaves, specs)]
-        structures: list = []
-        wanted: list[PartitionSpec] = []
-
-        def flat(*xs: Array) -> list[Array]:
-            it = iter(xs)
-            full = [next(it) if c else x for x, c in zip(given, cut)]
-            outs, structure = flatten_arrays(
-                f(*operations.tree_unflatten(treedef, full)), f"results of {name_of(f)}"
-            )
-            structures.append(structure)
-            return outs
-
-        def outs_of(ranks: list[int], found: Sequence) -> list[Cut]:
-            dummy = operations.tree_unflatten(structures[0], [object() for _ in ranks])
-            wanted.extend(_flatten_specs(out_specs, dummy, "out_specs"))
-            return [
-                _cut_to(r, n, s, axes, check, name_of(f)) for r, n, s in zip(ranks, found, wanted)
-            ]
-
-        member = _one_member(flat, axes, leaves, ins, name_of(f))
-        if member is None:
-            structures.clear()
-            parts = [cut_parts(x, c, axes) for x, c in zip(leaves, ins)]
-            outs, found = run_batched(flat, list(axes.items()), parts, [_names(s) for s in specs])
-            ranks = [x.ndim - len(n) for x, n in zip(outs, found)]
-            joins = zip(outs, found, outs_of(ranks, found), strict=True)
-            results = [joined(x, n, c, axes) for x, n, c in joins]
-        else:
-            results = _of_all(*member, outs_of)
-        if isinstance(mesh, Mesh):
-            results = [placed(x, NamedSharding(mesh, s)) for x, s in zip(results, wanted)]
-        return operations.tree_unflatten(structures[0], results)
+        return _mapped(f, args, axes, mesh, in_specs, out_specs, check)
 
     return shard_map_f
+
+
+def _mapped(
+    f: Callable,
+    args: tuple,
+    axes: dict[str, int],
+    mesh: Any,
+    in_specs: Any,
+    out_specs: Any,
+    check: bool,
+) -> Any:
+    """The results of all devices, side by side."""
+    given, treedef = operations.tree_flatten(args)
+    specs = _flatten_specs(in_specs, args, "in_specs")
+    # Whatever is not cut may be no array: a function, a setting.
+    cut = [bool(_names(s)) or is_array_like(x) for x, s in zip(given, specs)]
+    specs = [s for s, c in zip(specs, cut) if c]
+    what = "arguments of a function under shard_map"
+    leaves, _ = flatten_arrays([x for x, c in zip(given, cut) if c], what)
+    ins = [_cut_of(x, s, axes, f"in_specs, {name_of(f)}") for x, s in zip(leaves, specs)]
+    structures: list = []
+    wanted: list[PartitionSpec] = []
+
+    def flat(*xs: Array) -> list[Array]:
+        it = iter(xs)
+        full = [next(it) if c else x for x, c in zip(given, cut)]
+        outs, structure = flatten_arrays(
+            f(*operations.tree_unflatten(treedef, full)), f"results of {name_of(f)}"
+        )
+        structures.append(structure)
+        return outs
+
+    def outs_of(ranks: list[int], found: Sequence) -> list[Cut]:
+        dummy = operations.tree_unflatten(structures[0], [object() for _ in ranks])
+        wanted.extend(_flatten_specs(out_specs, dummy, "out_specs"))
+        return [_cut_to(r, n, s, axes, check, name_of(f)) for r, n, s in zip(ranks, found, wanted)]
+
+    member = _one_member(flat, axes, leaves, ins, name_of(f))
+    if member is None:
+        structures.clear()
+        parts = [cut_parts(x, c, axes) for x, c in zip(leaves, ins)]
+        outs, found = run_batched(flat, list(axes.items()), parts, [_names(s) for s in specs])
+        ranks = [x.ndim - len(n) for x, n in zip(outs, found)]
+        joins = zip(outs, found, outs_of(ranks, found), strict=True)
+        results = [joined(x, n, c, axes) for x, n, c in joins]
+    else:
+        results = _of_all(*member, outs_of)
+    if isinstance(mesh, Mesh):
+        results = [placed(x, NamedSharding(mesh, s)) for x, s in zip(results, wanted)]
+    return operations.tree_unflatten(structures[0], results)
 
 
 def _manual_axes(mesh: Any, axis_names: Any, name: str) -> dict[str, int]:

@@ -302,9 +302,6 @@ def from_dlpack(x, /, *, device=None, copy=None):
     return array(np.from_dlpack(x))
 
 
-# --- constants ---------------------------------------------------------------------------------
-
-
 def _filled(shape: Any, value: Any, dtype: Any) -> Array:
     return _full(canonical_shape(shape), value, dtypes.canonical(float if dtype is None else dtype))
 
