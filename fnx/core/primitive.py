@@ -125,6 +125,8 @@ class Primitive:
     name = "primitive"  # overridden by a class attribute or a field
     multiple_results = False  # whether calling it returns a tuple
     call_primitive = map_primitive = False  # JAX's words for calls that jaxprs here do not have
+    transparent = "never"  # when an equation may be replaced with its jaxpr: never, final, always
+    runs_apart = False  # whether its equations had better be programs of their own
 
     def apply(self, *args: Array) -> tuple[Array, ...]:
         """All results, under the current interpreter."""

@@ -103,9 +103,14 @@ class LoopSite:
 def user_frame() -> FrameType | None:
     """The innermost frame that is not fnx's."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and is_internal(frame.f_code.co_filename):
+    known = _known.get  # asked for each frame of each equation: a call of is_internal would show
+    while frame is not None:
+        file = frame.f_code.co_filename
+        ours = known(file)
+        if not (is_internal(file) if ours is None else ours):
+            return frame
         frame = frame.f_back
-    return frame
+    return None
 
 
 def public_function() -> str:

@@ -37,7 +37,7 @@ from .dot_strength_reduction import outer_product
 
 def called(prim: Primitive, final: bool, atoms: Sequence[Atom] = ()) -> Jaxpr | None:
     """The jaxpr of a call, where this is no more than that; of these operands, if it matters which."""
-    when = getattr(prim, "transparent", "never")
+    when = prim.transparent
     if when == "always" or (final and when == "final"):
         applied = getattr(prim, "applied", None)
         return prim.jaxpr if applied is None else applied(atoms)  # type: ignore[attr-defined]
