@@ -98,7 +98,7 @@ class ValueNumbering:
         prim, atoms = self.rewritten(prim, atoms)
         same = self.identity(prim, atoms)
         if same is not None and same.aval.like(e.outs[0].aval):
-            if same.aval == e.outs[0].aval or e.outs[0] not in self.returned:
+            if same.aval == e.outs[0].aval or not self._tells(e):
                 return (same,)
         key = None if prim.effects else (prim, *map(_atom_key, atoms))
         found = self.known.get(key) if key is not None else None
@@ -111,6 +111,11 @@ class ValueNumbering:
             if key is not None:
                 self.known[key] = found
         return found
+
+    def _tells(self, e: Eqn) -> bool:
+        """Whether its weak type may be seen: in results, and by derivatives in how weak they are."""
+        differentiable = dtypes.is_inexact(e.outs[0].aval.dtype) and not self.final
+        return e.outs[0] in self.returned or differentiable
 
     def rewritten(self, prim: Primitive, atoms: tuple) -> tuple[Primitive, tuple]:
         """The same value by another equation: rank-0 operands for broadcasts, composed moves."""

@@ -51,7 +51,7 @@ class LinearSolve(Primitive):
     def abstract(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
         parts = self.parts(avals)
         check_operands(self.name, [*parts[1], *parts[4]], self.solve.in_avals)
-        return tuple([a.strong() for a in parts[4]])
+        return tuple(parts[4])
 
     def impl(self, *values: np.ndarray) -> tuple:
         parts = self.parts([ConcreteArray(v) for v in values])

@@ -9,6 +9,7 @@ from fnx.core import dtypes
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.numpy.arrays.traced_cache import replayed
 from fnx.numpy.arrays.util import (
+    beside_constants,
     constant,
     convert,
     floats,
@@ -114,7 +115,7 @@ def round(a, decimals=0, out=None):
     factor = constant(10.0 ** max(decimals, -limit), wide.dtype)
     large = ops.mul(wide, factor)
     rounded = ops.div(ops.Round(1)(large), factor)
-    return convert(select(ops.is_finite(large), rounded, wide), x.dtype)
+    return beside_constants(convert(select(ops.is_finite(large), rounded, wide), x.dtype))
 
 
 around = round

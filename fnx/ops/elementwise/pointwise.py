@@ -56,7 +56,6 @@ class Pointwise(Primitive):
     """Element by element. What members differ in are these attributes, and `impl`."""
 
     elementwise = True
-    promotes = True
     cost = SIMPLE
     accepts = ANY  # which dtypes operands may have, with the dtype of the result
     jvps = ()  # per operand, (tangent, result, *operands) -> tangent of the result, or None
@@ -77,7 +76,7 @@ class Pointwise(Primitive):
             raise self.dtype_error(avals)
         if dtype is x.dtype and shape is x.shape and weak == x.weak_type:
             return (x,)
-        return (ShapedArray(shape, dtype, weak and dtype != dtypes.bool_),)
+        return (ShapedArray(shape, dtype, weak),)
 
     def dtype_error(self, avals: tuple) -> TypeMismatch:
         given = ", ".join(dtypes.NAME.get(a.dtype, str(a.dtype)) for a in avals)

@@ -69,7 +69,7 @@ def rel_entr(p, q):
     zero = u.logical_and(p == 0, q >= 0)
     safe_p, safe_q = u.where3(both, p, 1.0), u.where3(both, q, 1.0)
     found = xlogy(safe_p, safe_p) - xlogy(safe_p, safe_q)
-    return u.where3(both, found, u.where3(zero, 0.0, math.inf))
+    return beside_constants(u.where3(both, found, u.where3(zero, 0.0, math.inf)))
 
 
 def kl_div(p, q):
@@ -79,7 +79,7 @@ def kl_div(p, q):
     Array([0.        , 0.38629436], dtype=float64)
     """
     p, q = promote_inexact("kl_div", p, q)
-    return rel_entr(p, q) - p + q
+    return beside_constants(rel_entr(p, q) - p + q)
 
 
 def boxcox(x, lmbda):
