@@ -241,7 +241,8 @@ def heaviside(x1, x2, /):
     """
     x, y = fit("heaviside", promote_inexact("heaviside", x1, x2))
     step = select(ops.lt(x, zero(x)), zero(x), select(ops.gt(x, zero(x)), one(x), y))
-    return beside_constants(select(ops.ne(x, x), x, step))
+    out = select(ops.ne(x, x), x, step)
+    return strong(out) if out.shape else out
 
 
 def copysign(x1, x2, /):

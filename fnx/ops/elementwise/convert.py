@@ -15,7 +15,7 @@ from fnx.core.primitive import Primitive
 from fnx.core.recipe import Library, Operand, Point, Recipe
 from fnx.ops.base.linear import Linear
 from fnx.ops.base.permute import move_axis
-from fnx.ops.elementwise.pointwise import FLOAT, Pointwise
+from fnx.ops.elementwise.pointwise import FLOAT, Pointwise, add
 
 
 def _saturate(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -84,6 +84,13 @@ class ConvertElementType(Pointwise):
 def convert(x: Array, dtype: np.dtype) -> Array:
     """`x` in `dtype`; itself if it has it."""
     return x if x.dtype == dtype else ConvertElementType(dtype)(x)
+
+
+def add_any(x: Array, y: Array) -> Array:
+    """The sum of two parts of a derivative, as weak as the first, as in JAX."""
+    out = add(x, y)
+    weak = x.weak_type and not out.weak_type
+    return ConvertElementType(out.dtype, True)(out) if weak else out
 
 
 @dataclass(frozen=True)
