@@ -18,6 +18,7 @@ from fnx.core.primitive import AddTo, Primitive, Undefined
 from fnx.core.source import Source, origin
 from fnx.interpreters.jvp import JVP, JVPTracer
 from fnx.interpreters.trace import Stage, StageTracer, trace_closed
+from fnx.ops.elementwise.convert import ConvertElementType
 from fnx.ops.structure.basic import add_any, zeros
 
 
@@ -135,9 +136,9 @@ def accumulate(env: dict[Var, Any], var: Var, ct: Any) -> None:
         if type(ct) is AddTo:
             old.append(ct)
         else:
-            old[0] = ct if old[0] is None else add_any(old[0], ct)
+            old[0] = _typed(ct, False) if old[0] is None else add_any(old[0], ct)
     elif type(old) is AddTo:
-        env[var] = [None, old, ct] if type(ct) is AddTo else [ct, old]
+        env[var] = [None, old, ct] if type(ct) is AddTo else [_typed(ct, False), old]
     elif type(ct) is AddTo:
         env[var] = [old, ct]
     else:
@@ -161,9 +162,15 @@ def _sum(total: Array | None, parts: list[AddTo]) -> Array:
             p.into(out)  # type: ignore[misc]
         return ConcreteArray(out, total is not None and total.weak_type)
     total = zeros(aval) if total is None else total
+    weak = total.weak_type
     for p in parts:
         total = p.fn(total)
-    return total
+    return _typed(total, weak)
+
+
+def _typed(x: Array, weak: bool) -> Array:
+    """A sum is as weak as its first part; what adds itself is an array in JAX, and never weak."""
+    return x if x.weak_type == weak else ConvertElementType(x.dtype, weak)(x)
 
 
 class Known:

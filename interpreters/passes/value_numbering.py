@@ -26,7 +26,7 @@ from fnx.ops.base.broadcast import Broadcast, Sum
 from fnx.ops.base.permute import Reshape, Transpose
 from fnx.ops.elementwise.arithmetic import add, max_, min_, mul, sub
 from fnx.ops.elementwise.convert import ConvertElementType
-from fnx.ops.elementwise.pointwise import Pointwise
+from fnx.ops.elementwise.pointwise import Pointwise, add_weak
 from fnx.ops.linalg.contraction import DotGeneral
 from fnx.ops.reduction.reduction import Reduction
 from fnx.ops.structure.dynamic_slice import DynamicSlice
@@ -87,7 +87,7 @@ class ValueNumbering:
                 self.name.update(zip(e.outs, self.equation(e, atoms)))
 
     def equation(self, e: Eqn, atoms: tuple[Atom, ...]) -> Sequence[Atom]:
-        prim = e.prim
+        prim = add if self.final and e.prim is add_weak else e.prim
         if isinstance(prim, Pointwise):
             if all(type(a) is Literal for a in atoms):
                 return _fold(prim, atoms)

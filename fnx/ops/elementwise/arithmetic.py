@@ -175,8 +175,8 @@ rem = binary(
 
 def _share(x: Any, out: Any, y: Any) -> Any:
     # Of an extremum: 1 where x is it, 1/2 where y is it too.
-    half = select(eq(y, out), scalar_like(0.5, x), one(x))
-    return select(eq(x, out), half, scalar_like(0, x))
+    half = select(eq(y, out), scalar_like(0.5, out), one(out))
+    return select(eq(x, out), half, scalar_like(0, out))
 
 
 _EXTREMUM = (

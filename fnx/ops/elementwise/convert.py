@@ -15,7 +15,7 @@ from fnx.core.primitive import Primitive
 from fnx.core.recipe import Library, Operand, Point, Recipe
 from fnx.ops.base.linear import Linear
 from fnx.ops.base.permute import move_axis
-from fnx.ops.elementwise.pointwise import FLOAT, Pointwise, add
+from fnx.ops.elementwise.pointwise import FLOAT, Pointwise
 
 
 def _saturate(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -69,9 +69,9 @@ class ConvertElementType(Pointwise):
         return (self(primals[0]),), (tangent,)
 
     def transpose(self, cts: tuple, x: Any) -> tuple:  # type: ignore[override]
-        given = x.aval
-        ct = cts[0]
-        same = ct.dtype == given.dtype and (ct.aval.weak_type or not given.weak_type)
+        given, ct = x.aval, cts[0]
+        # Of one type it is recorded where weak: its tangent may not be, when it is differentiated again.
+        same = ct.dtype == given.dtype and not ct.weak_type and not given.weak_type
         return (ct if same else ConvertElementType(given.dtype, given.weak_type)(ct),)
 
     def scalar_fn(self, name: str) -> Any:  # type: ignore[override]
@@ -84,13 +84,6 @@ class ConvertElementType(Pointwise):
 def convert(x: Array, dtype: np.dtype) -> Array:
     """`x` in `dtype`; itself if it has it."""
     return x if x.dtype == dtype else ConvertElementType(dtype)(x)
-
-
-def add_any(x: Array, y: Array) -> Array:
-    """The sum of two parts of a derivative, as weak as the first, as in JAX."""
-    out = add(x, y)
-    weak = x.weak_type and not out.weak_type
-    return ConvertElementType(out.dtype, True)(out) if weak else out
 
 
 @dataclass(frozen=True)

@@ -260,7 +260,7 @@ class Pad(Primitive):
 
     def transpose(self, cts: tuple, x: Any, value: Any) -> tuple:  # type: ignore[override]
         ct = cts[0]
-        if ct.weak_type:  # zeros go around it, as in JAX
+        if ct.weak_type and x.shape:  # zeros go around it, as in JAX
             ct = ConvertElementType(ct.dtype)(ct)
         inner = self.unpad(ct, x.shape)
         if type(value) is not Undefined:
