@@ -40,18 +40,6 @@ class JVPTracer(Tracer):
         return self.primal.weak_type  # type: ignore[attr-defined]
 
 
-def promoted(prim: Primitive, primals: Sequence, tangents: Sequence) -> tuple:
-    """Tangents, strong beside weak values that promotion made strong for the sake of others."""
-    if not prim.promotes:
-        return tuple(tangents)
-    of = primals if prim.typed_by is None else primals[prim.typed_by]
-    if all([p.weak_type for p in of]) or not any([p.weak_type for p in of]):
-        return tuple(tangents)
-    return tuple(
-        [t if t is None or not t.weak_type else ConvertElementType(t.dtype)(t) for t in tangents]
-    )
-
-
 class JVP(Interpreter):
     """Applies `jvp` rules to values that carry tangents."""
 
@@ -99,7 +87,7 @@ class JVP(Interpreter):
             else ConvertElementType(t.dtype, p.weak_type)(t)
             for p, t in zip(primals, tangents, strict=True)
         ]
-        return prim.jvp(primals, promoted(prim, primals, given))
+        return prim.jvp(primals, tuple(given))
 
     def concrete(self, tracer: Tracer) -> Array | None:
         return tracer.primal  # type: ignore[attr-defined]  # its own owner says whether it is known

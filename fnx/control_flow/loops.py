@@ -324,7 +324,7 @@ def _plain_while(
     ins = [c.aval for c in carry]
     carry_error(what, init_val, treedef, body.structure, ins, body.out_avals)
     test = trace_body(cond_fun, one, ins, f"the condition {name_of(cond_fun)} of while_loop")
-    if test.jaxpr.out_avals != (_BOOL,):
+    if [a.strong() for a in test.out_avals] != [_BOOL]:
         raise TypeMismatch(
             f"the condition {name_of(cond_fun)} of while_loop returned "
             f"{[a.str_short() for a in test.out_avals]}; expected one bool of rank 0. Compare, or reduce "

@@ -197,8 +197,6 @@ class Primitive:
     """The operands whose elements results are made of; the others choose. None: all of them."""
     elementwise = False
     """Whether each element of the result is computed from the operands' elements at its index."""
-    promotes = False
-    """Whether weak operands beside strong ones stand for what promotion would make strong first."""
     any_dtype = False
     """Whether `impl` can do with small dtypes, although it does not only move elements."""
     effects = False

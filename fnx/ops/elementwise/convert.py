@@ -69,9 +69,9 @@ class ConvertElementType(Pointwise):
         return (self(primals[0]),), (tangent,)
 
     def transpose(self, cts: tuple, x: Any) -> tuple:  # type: ignore[override]
-        given = x.aval
-        ct = cts[0]
-        same = ct.dtype == given.dtype and (ct.aval.weak_type or not given.weak_type)
+        given, ct = x.aval, cts[0]
+        # Of one type it is recorded where weak: its tangent may not be, when it is differentiated again.
+        same = ct.dtype == given.dtype and not ct.weak_type and not given.weak_type
         return (ct if same else ConvertElementType(given.dtype, given.weak_type)(ct),)
 
     def scalar_fn(self, name: str) -> Any:  # type: ignore[override]

@@ -103,7 +103,6 @@ class DotGeneral(Primitive):
     dimension_numbers: Dims
     preferred_element_type: np.dtype | None = None
     name = "dot_general"
-    promotes = True
 
     def public_params(self) -> dict[str, Any]:
         return super().public_params() | {"precision": None, "out_sharding": None}

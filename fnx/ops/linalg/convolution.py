@@ -69,7 +69,6 @@ class ConvGeneralDilated(Primitive):
     batch_group_count: int = 1
     preferred_element_type: np.dtype | None = None
     name = "conv_general_dilated"
-    promotes = True
 
     # --- shapes ---------------------------------------------------------------------------------
 

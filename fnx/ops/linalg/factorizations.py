@@ -65,7 +65,7 @@ class LU(Stacked):
         m.check_matrices(self.name, a)
         *lead, rows, columns = a.shape
         pivots = ShapedArray((*lead, min(rows, columns)), dtypes.int32)
-        return a.strong(), pivots, ShapedArray((*lead, rows), dtypes.int32)
+        return a, pivots, ShapedArray((*lead, rows), dtypes.int32)
 
     def impl(self, a: np.ndarray) -> tuple:  # type: ignore[override]
         m.check_matrices(self.name, ShapedArray(a.shape, a.dtype))

@@ -18,6 +18,7 @@ from fnx.ops.base import float32_accumulation
 from fnx.ops.base.broadcast import Broadcast, Shape, broadcast_axis, check_axes, full, scalar
 from fnx.ops.base.permute import move_axis
 from fnx.ops.elementwise.arithmetic import exp, mul, sub
+from fnx.ops.elementwise.convert import ConvertElementType
 from fnx.ops.elementwise.pointwise import FLOAT, NUMBER, add, dtype_table
 from fnx.ops.elementwise.select import eq, gt, lt, select
 from fnx.ops.structure.join import Concatenate
@@ -97,6 +98,10 @@ class Cumulative(Primitive):
         out = self(x)
         if self.name == "cumsum":
             return (out,), (self(t),)
+        if out.weak_type:
+            out = ConvertElementType(out.dtype)(
+                out
+            )  # as JAX's, which differentiates another formula
         keep, take = self.slopes(x, out)
         return (out,), (Recurrence(self.axis, self.reverse)(keep, mul(t, take)),)
 

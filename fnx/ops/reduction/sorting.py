@@ -115,7 +115,7 @@ class TopK(Primitive):
                 f"between 0 and the length of axis {self.axis}"
             )
         shape = (*x.shape[: self.axis], self.k, *x.shape[self.axis + 1 :])
-        return ShapedArray(shape, x.dtype, x.weak_type), ShapedArray(shape, dtypes.int32)
+        return x.update(shape=shape), ShapedArray(shape, dtypes.int32, x.weak_type)
 
     def impl(self, x: np.ndarray) -> tuple[np.ndarray, ...]:  # type: ignore[override]
         axis, n = self.axis, x.shape[self.axis]

@@ -26,6 +26,7 @@ from fnx.ops.base.broadcast import (
 )
 from fnx.ops.base.linear import Linear
 from fnx.ops.base.permute import move_axis
+from fnx.ops.elementwise.convert import ConvertElementType
 from fnx.ops.elementwise.pointwise import NUMBER
 
 
@@ -258,7 +259,10 @@ class Pad(Primitive):
         return (self(*primals),), (self(tx, tv),)
 
     def transpose(self, cts: tuple, x: Any, value: Any) -> tuple:  # type: ignore[override]
-        ct, inner = cts[0], self.unpad(cts[0], x.shape)
+        ct = cts[0]
+        if ct.weak_type and x.shape:  # zeros go around it, as in JAX
+            ct = ConvertElementType(ct.dtype)(ct)
+        inner = self.unpad(ct, x.shape)
         if type(value) is not Undefined:
             return inner, None
         axes = tuple(range(len(x.shape)))
