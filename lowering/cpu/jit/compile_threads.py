@@ -22,22 +22,30 @@ class Task:
 
     def __init__(self, function: Callable, args: tuple):
         self._function, self._args = function, args
-        self._begun = threading.Lock()
+        self._claims: list[object] = []  # of threads: the first one makes the call
         self._pending = threading.Lock()  # held until the call was made
         self._pending.acquire()
         self._value: Any = None
         self._error: BaseException | None = None
 
     def run(self) -> None:
-        """Make the call, unless a thread has begun to."""
-        if not self._begun.acquire(blocking=False):
-            return
+        """Make the call, unless a thread has begun to; what is no Exception ends the caller, too.
+
+        An interrupt may come after each call that is made here, that of `append` and of `release` included.
+        """
+        me = object()
         try:
-            self._value = self._function(*self._args)
+            self._claims.append(me)
+            if self._claims[0] is me:
+                self._value = self._function(*self._args)
         except BaseException as error:
-            self._error = error
+            if self._claims and self._claims[0] is me:
+                self._error = error
+            if not isinstance(error, Exception):
+                raise
         finally:
-            self._pending.release()
+            if self._claims and self._claims[0] is me:
+                self._pending.release()
 
     def result(self) -> Any:
         """What the call gave, or raised."""
