@@ -28,7 +28,9 @@ from tests.support.interrupted import Moment
 PATIENCE = 20  # seconds for a thread that compiles
 X = np.linspace(0.1, 1.0, 5)
 Call = Callable[[], Any]  # what is interrupted; its results, when it is called again
-Way = Callable[[float], tuple[Call, Any]]  # of a number: a call of new functions, and NumPy's results
+Way = Callable[
+    [float], tuple[Call, Any]
+]  # of a number: a call of new functions, and NumPy's results
 
 
 def _steps(x: Any, n: Any) -> Any:
@@ -77,7 +79,10 @@ def recalled(c: float) -> tuple[Call, Any]:
 def called(c: float) -> tuple[Call, Any]:
     f = fnx.jit(lambda x, k: (x + k["c"], k), static_argnums=())
     f(X, {"c": 1.0})
-    return lambda: [*map(np.asarray, (f(X, {"c": c})[0], f(X[:3], {"c": c})[0]))], [X + c, X[:3] + c]
+    return lambda: [*map(np.asarray, (f(X, {"c": c})[0], f(X[:3], {"c": c})[0]))], [
+        X + c,
+        X[:3] + c,
+    ]
 
 
 def slope(c: float) -> tuple[Call, Any]:
@@ -206,7 +211,9 @@ def differences(before: dict[str, Any], after: dict[str, Any]) -> str:
 
 
 def same(found: Any, expected: Any) -> bool:
-    return all(np.allclose(a, b, rtol=1e-6, atol=1e-6) for a, b in zip(found, expected, strict=True))
+    return all(
+        np.allclose(a, b, rtol=1e-6, atol=1e-6) for a, b in zip(found, expected, strict=True)
+    )
 
 
 def elsewhere(c: float) -> str:
@@ -233,7 +240,10 @@ def wrong_after(way: Way, c: float, moment: Moment, times: int, before: dict[str
         return ""
     gc.collect()
     wrong = [differences(before, state())]
-    for what, again in {"the same": lambda: (call(), expected), "new": lambda: _results(way(c + 1))}.items():
+    for what, again in {
+        "the same": lambda: (call(), expected),
+        "new": lambda: _results(way(c + 1)),
+    }.items():
         try:
             found, wanted = again()
             if not same(found, wanted):

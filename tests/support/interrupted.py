@@ -26,7 +26,9 @@ OURS = (
     *(module.__file__ for module in _HELPERS if module.__file__),
     "/ffi.py",
 )
-Moment = tuple[CodeType, int, int]  # a function, the instruction that ended, and the one that follows
+Moment = tuple[
+    CodeType, int, int
+]  # a function, the instruction that ended, and the one that follows
 
 
 class Interrupt(BaseException):

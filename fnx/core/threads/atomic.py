@@ -13,5 +13,7 @@ def setter(variable: Any) -> Any:
     """`token = setter(variable)[x]` does what `token = variable.set(x)` does, in one step."""
     call = variable.set
     return type(
-        "Setter", (), {"__getitem__": call if isinstance(call, BuiltinFunctionType) else staticmethod(call)}
+        "Setter",
+        (),
+        {"__getitem__": call if isinstance(call, BuiltinFunctionType) else staticmethod(call)},
     )()
