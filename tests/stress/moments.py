@@ -1,7 +1,7 @@
 """An interrupt after each instruction at which one may come; then all is as if there had been none.
 
-What fnx does is run once to see the moments, and once more for each of them, chosen at random or, given time
-enough, all: no lock stays taken, no setting stays changed, nothing half made is used by the calls that follow.
+What fnx does is run once to see the moments, and once more for each of them, chosen at random or, given
+time enough, all: no lock stays taken, no setting stays changed, nothing half made is used by later calls.
 """
 
 import gc
@@ -20,7 +20,7 @@ import numpy as np
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
-from fnx.core import config, interpreter
+from fnx.core import config
 from fnx.lowering.cpu.jit import code_cache, compile_threads, llvm_options
 from tests.support import interrupted
 from tests.support.interrupted import Moment
@@ -119,9 +119,9 @@ def with_settings(c: float) -> tuple[Call, Any]:
     f = fnx.jit(lambda x: jnp.sqrt(x) * c)
 
     def call():
-        with fnx.debug_nans(), fnx.debug_infs(), fnx.default_matmul_precision("high"):
-            with fnx.disable_jit(False), fnx.ensure_compile_time_eval():
-                return [f(X), jnp.sqrt(jnp.asarray(X))]
+        plain = fnx.disable_jit(False), fnx.default_matmul_precision("high")
+        with fnx.debug_nans(), fnx.debug_infs(), plain[0], plain[1], fnx.ensure_compile_time_eval():
+            return [f(X), jnp.sqrt(jnp.asarray(X))]
 
     return call, [np.sqrt(X) * c, np.sqrt(X)]
 
@@ -240,10 +240,8 @@ def wrong_after(way: Way, c: float, moment: Moment, times: int, before: dict[str
         return ""
     gc.collect()
     wrong = [differences(before, state())]
-    for what, again in {
-        "the same": lambda: (call(), expected),
-        "new": lambda: _results(way(c + 1)),
-    }.items():
+    calls = {"the same": lambda: (call(), expected), "new": lambda: _results(way(c + 1))}
+    for what, again in calls.items():
         try:
             found, wanted = again()
             if not same(found, wanted):

@@ -35,13 +35,13 @@ class Interrupt(BaseException):
     """What a signal's handler raises."""
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def is_ours(name: str) -> bool:
     """Whether a file is fnx's, or one of those that it leans on."""
     return name.startswith(OURS) or name.endswith(OURS)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _looking(code: CodeType) -> frozenset[int]:
     """The instructions of a function after which signals are looked for."""
     return frozenset(i.offset for i in dis.get_instructions(code) if i.opname in LOOKING)

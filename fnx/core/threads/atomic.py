@@ -1,8 +1,8 @@
 """Changes between which and the note of them no interrupt can come.
 
-Python looks for signals after each call. So an interrupt may come when `token = variable.set(x)` has set the
-variable, but nobody knows the token by which it is reset: a `try` that begins on the next line is too late.
-It does not look after a subscript.
+Python looks for signals after each call. So an interrupt may come when `token = variable.set(x)` has set
+the variable, but nobody knows the token by which it is reset: a `try` that begins on the next line is too
+late. It does not look after a subscript.
 """
 
 from types import BuiltinFunctionType

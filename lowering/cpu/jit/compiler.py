@@ -185,12 +185,13 @@ def parse(text: str, machine: Any) -> Any:
     from llvmlite.binding import context, ffi
     from llvmlite.binding.module import ModuleRef
 
-    owner, module = context.create_context(), ModuleRef.__new__(ModuleRef)
-    module._owned = True
+    owner = context.create_context()
     with ffi.OutputString() as error:
         found = ffi.lib.LLVMPY_ParseAssembly(owner, ctypes.c_char_p(text.encode()), error)
         if not found:
             raise CompileError(f"LLVM rejects the text of a program: {error}")
+        module = ModuleRef.__new__(ModuleRef)
+        module._owned = True
         module.__init__(found, owner)  # type: ignore[misc]
     module.triple = machine.triple
     module.data_layout = str(machine.target_data)
