@@ -47,6 +47,23 @@ def _looking(code: CodeType) -> frozenset[int]:
     return frozenset(i.offset for i in dis.get_instructions(code) if i.opname in LOOKING)
 
 
+@functools.cache
+def _handlers(code: CodeType) -> list[tuple[int, int, int]]:
+    """The ranges of instructions whose exceptions are handled in the function, and where."""
+    parse = getattr(dis, "_parse_exception_table", lambda _: [])
+    return [(e.start, e.end, e.target) for e in parse(code)]
+
+
+def _is_handled_alike(moment: Moment) -> bool:
+    """Whether the instruction that follows has the handler of that which ended, whose interrupt it is.
+
+    We can raise it only where that one follows.
+    """
+    code, *pair = moment
+    found = [[end for a, b, end in _handlers(code) if a <= at < b] for at in pair]
+    return found[0] == found[1]
+
+
 class _Traced:
     """Looks at the instructions of functions of fnx in this thread."""
 
@@ -118,7 +135,7 @@ def count(call: Callable[[], Any]) -> Counter[Moment]:
     """The moments of a call."""
     with Counted() as counted:
         call()
-    return counted.moments
+    return Counter({m: n for m, n in counted.moments.items() if _is_handled_alike(m)})
 
 
 def interrupted(call: Callable[[], Any], moment: Moment, times: int = 1) -> bool:
