@@ -17,7 +17,7 @@ from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.axis_size import are_devices, axis_name_of
 from fnx.core.fast_dataclasses import dataclass
-from fnx.core.interpreter import Interpreter, Tracer, current
+from fnx.core.interpreter import Interpreter, Tracer, current, set_current
 from fnx.core.jaxpr import Jaxpr, eval_jaxpr, made_once, subjaxprs
 from fnx.core.primitive import Primitive
 from fnx.core.source import user_source
@@ -66,7 +66,7 @@ class Batch(Interpreter):
                 axes.append(None)
         if not touched and (self.axis_name is None or self.axis_name not in axis_names(prim)):
             return self.parent.process(prim, args)
-        token = current.set(self.parent)
+        token = set_current[self.parent]
         try:
             outs, out_axes = prim.batch(self.size, tuple(values), tuple(axes))
         except (TypeError, ValueError, IndexError, AssertionError):
@@ -103,7 +103,7 @@ def batch(
     me = Batch(current.get(), size) if again is None else again
     before = me.parent, again is None or me.ended
     me.parent, me.ended = current.get(), False
-    token = current.set(me)
+    token = set_current[me]
     try:
         outs = fn(*[x if k is None else BatchTracer(me, x, k) for x, k in zip(args, axes)])
     finally:

@@ -12,10 +12,10 @@ import numpy as np
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.def_use import definitions
-from fnx.core.interpreter import current
+from fnx.core.interpreter import current, set_current
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var, eval_jaxpr, made_once
 from fnx.core.primitive import AddTo, Primitive, Undefined
-from fnx.core.source import Source, origin
+from fnx.core.source import Source, origin, set_origin
 from fnx.interpreters.jvp import JVP, JVPTracer
 from fnx.interpreters.trace import Stage, StageTracer, trace_closed
 from fnx.ops.elementwise.convert import ConvertElementType
@@ -110,7 +110,7 @@ def linearize(
         tracer = stage.new_input(p.aval.tangent()) if nz else None
         inputs.append(None if tracer is None else tracer._var)
         args.append(p if tracer is None else JVPTracer(me, p, tracer))
-    token = current.set(me)
+    token = set_current[me]
     try:
         outs = fn(*args)
     finally:
@@ -222,7 +222,7 @@ class Known:
 
 def _applied(eqn: Eqn, values: Sequence[Array]) -> tuple[Array, ...]:
     """The results of an equation; what is recorded of it comes from where it does."""
-    before = None if eqn.source is None else origin.set(eqn.source)
+    before = None if eqn.source is None else set_origin[eqn.source]
     try:
         return eqn.prim.apply(*values)
     finally:
@@ -255,7 +255,7 @@ def backward(
                 args.append(known[a])
             else:
                 args.append(Undefined(a.aval))
-        before = None if eqn.source is None else origin.set(_back(eqn.source, eqn.prim))
+        before = None if eqn.source is None else set_origin[_back(eqn.source, eqn.prim)]
         try:
             if type(known) is not dict and known is not None and eqn.prim.name == "rewound":
                 back, firsts = eqn.prim.rewind(cts, *args)  # type: ignore[attr-defined]

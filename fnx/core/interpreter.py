@@ -26,6 +26,7 @@ from fnx.core.errors import (
 )
 from fnx.core.source import Source, at_line
 from fnx.core.threads import at_exit  # noqa: F401  # ends threads that run what is here
+from fnx.core.threads.atomic import setter
 
 
 class Operation(Protocol):
@@ -178,6 +179,9 @@ except ImportError:
     _IGNORE = {"all": "ignore"}  # type: ignore[assignment]
 
 
+_float_errors_of = setter(_float_errors)
+
+
 class Eval(Interpreter):
     """The root: runs each primitive's `impl` on NumPy arrays at once."""
 
@@ -189,7 +193,7 @@ class Eval(Interpreter):
         except AttributeError:
             args = tuple(_evaluable(a, prim) for a in args)
             values = [a._value for a in args]
-        token = _float_errors.set(_IGNORE)
+        token = _float_errors_of[_IGNORE]
         try:
             outs = prim.impl(*values)
         except Exception as error:  # LAPACK's wrappers have errors of their own
@@ -272,12 +276,13 @@ def leaked(x: Tracer, prim: Operation) -> UnexpectedTracerError:
 evaluate = Eval()
 dtypes.first_small.append(lambda: setattr(Eval, "process", _process_small))
 current: ContextVar[Interpreter] = ContextVar("interpreter", default=evaluate)
+set_current = setter(current)
 
 
 @contextmanager
 def use(interpreter: Interpreter) -> Iterator[None]:
     """Make `interpreter` the current one for a while."""
-    token = current.set(interpreter)
+    token = set_current[interpreter]
     try:
         yield
     finally:

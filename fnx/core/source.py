@@ -7,6 +7,8 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from types import CodeType, FrameType
 
+from fnx.core.threads.atomic import setter
+
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _ROOT = os.path.dirname(os.path.dirname(_HERE)) + os.sep
 # The three folders of the checkout, or fnx/ alone where it is installed. The demo is a user.
@@ -140,6 +142,7 @@ def warn_user(text: str, category: type[Warning]) -> None:
 
 # Where equations come from that are made of others, which the user's code wrote some time ago.
 origin: ContextVar[Source | None] = ContextVar("fnx_origin", default=None)
+set_origin = setter(origin)
 
 
 def user_source() -> Source | None:

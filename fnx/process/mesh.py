@@ -136,7 +136,6 @@ class Mesh(_AnyMesh):
         self.devices = np.asarray(devices, dtype=object)
         self.axis_names, self.axis_types = names, axis_types or (AxisType.Auto,) * len(names)
         self.axis_sizes = self.devices.shape
-        self._entered: list = []
         if self.devices.ndim != len(names):
             raise InvalidValue(
                 f"a mesh of shape {self.devices.shape} needs {self.devices.ndim} axis names, got {names}"
@@ -152,11 +151,17 @@ class Mesh(_AnyMesh):
     device_ids = property(lambda self: np.vectorize(lambda d: d.id, otypes=[int])(self.devices))
 
     def __enter__(self) -> "Mesh":
-        self._entered.append(_mesh.set(self))
-        return self
+        before = _mesh.get(), _outer.get()
+        try:
+            _outer.set(before)
+            _mesh.set(self)
+            return self
+        except BaseException:  # an interrupt: nobody calls __exit__
+            _leave(*before)
+            raise
 
     def __exit__(self, *error: object) -> None:
-        _mesh.reset(self._entered.pop())
+        _leave(*_outer.get())
 
 
 class AbstractMesh(_AnyMesh):
@@ -174,6 +179,15 @@ class AbstractMesh(_AnyMesh):
 
 
 _mesh: ContextVar["Mesh | AbstractMesh | None"] = ContextVar("fnx_mesh", default=None)
+# Outside the `with mesh` that was entered last: the mesh, and what was outside of that.
+_outer: ContextVar[tuple] = ContextVar("fnx_outer_mesh", default=(None, ()))
+
+
+def _leave(mesh: "Mesh | AbstractMesh | None", outer: tuple) -> None:
+    try:
+        _mesh.set(mesh)
+    finally:
+        _outer.set(outer)
 
 
 class _SetMesh:

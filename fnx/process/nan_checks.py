@@ -9,7 +9,7 @@ import numpy as np
 from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.errors import FnxError
-from fnx.core.interpreter import Interpreter, current, evaluate
+from fnx.core.interpreter import Interpreter, current, evaluate, set_current
 from fnx.core.jaxpr import subjaxprs
 from fnx.core.primitive import Primitive
 from fnx.core.source import Source, at_line
@@ -36,7 +36,7 @@ class FindNans(Interpreter):
     parent = evaluate
 
     def process(self, prim: Primitive, args: tuple) -> tuple:
-        token = current.set(evaluate)
+        token = set_current[evaluate]
         try:
             inside = any(subjaxprs(prim))
             if config.debug_index.value and inside:
@@ -185,7 +185,7 @@ def looking(setting: config.Setting, new_val: bool) -> Iterator[None]:
     with setting(new_val):
         now = current.get()
         wanted = _finder if _is_looking() else evaluate
-        token = current.set(wanted) if now in (evaluate, _finder) else None
+        token = set_current[wanted] if now in (evaluate, _finder) else None
         try:
             yield
         finally:

@@ -35,12 +35,13 @@ def _without_collections() -> Iterator[None]:
     if not gc.isenabled():
         yield
         return
-    gc.disable()
-    _collections["stopped"] = True
     try:
+        _collections["stopped"] = True
+        gc.disable()
         yield
     finally:
-        _collect_again()
+        _collections["stopped"] = False
+        gc.enable()
 
 
 _collections = {"stopped": False}
