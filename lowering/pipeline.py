@@ -28,7 +28,7 @@ def build(jaxpr: Jaxpr, donated: Sequence[int], target: Target) -> tuple[Program
         refused |= aliases.items() - kept.items()
     for transform in target.passes:
         transform(builder)
-    total = buffer_assignment.plan(builder.block, builder.buffers)
+    total = buffer_assignment.plan(builder.block, builder.buffers, builder.machine)
     program = Program(jaxpr.name or "f", inputs, outputs, builder.block, total, aliases=aliases)
     return program, builder.notes
 
