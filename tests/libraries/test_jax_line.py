@@ -258,3 +258,44 @@ for module in (fnx.jax, fnx.jax.missing, fnx.jax.finder):
 """
     said = run("-c", program, cwd=tmp_path)
     assert "fnx.jax 3" in said
+
+
+# [jnp.array([1.0, 2.5]), jnp.asarray(3)], as JAX 0.10.2 pickles it in its 64-bit mode.
+PICKLE = (
+    "gASVJgEAAAAAAABdlCiMDmpheC5fc3JjLmFycmF5lIwSX3JlY29uc3RydWN0X2FycmF5lJOUKIwWbnVtcHkuX2Nv"
+    "cmUubXVsdGlhcnJheZSMDF9yZWNvbnN0cnVjdJSTlIwFbnVtcHmUjAduZGFycmF5lJOUSwCFlEMBYpSHlChLAUsC"
+    "hZRoB4wFZHR5cGWUk5SMAmY4lImIh5RSlChLA4wBPJROTk5K/////0r/////SwB0lGKJQxAAAAAAAADwPwAAAAAA"
+    "AARAlHSUfZSMCXdlYWtfdHlwZZSJc3SUUpRoAyhoBmgJSwCFlGgLh5QoSwEpaA+MAmk4lImIh5RSlChLA2gTTk5O"
+    "Sv////9K/////0sAdJRiiUMIAwAAAAAAAACUdJR9lGgYiHN0lFKUZS4="
+)
+
+
+def test_pickles_of_jaxs_arrays(tmp_path):
+    program = f"""
+import fnx.jax, base64, pickle
+vector, number = pickle.loads(base64.b64decode({PICKLE!r}))
+print(type(vector).__module__, repr(vector), repr(number))
+print(repr(pickle.loads(pickle.dumps(number))))
+"""
+    number = "Array(3, dtype=int64, weak_type=True)"
+    said = run("-c", program, cwd=tmp_path).splitlines()
+    assert said == [f"fnx.core.array Array([1. , 2.5], dtype=float64) {number}", number]
+
+
+def test_threads_that_import_at_the_same_time(tmp_path):
+    program = """
+import fnx.jax, importlib, threading
+names = "jax.numpy jax.lax jax.experimental.sparse jax.scipy.linalg jax._src.core jax.random".split() * 3
+start, results = threading.Barrier(len(names)), []
+def work(name):
+    start.wait()
+    module = importlib.import_module(name)
+    import jax
+    value = jax.jit(lambda x: jax.numpy.sum(jax.numpy.sin(x) ** 2))(jax.numpy.ones(4))
+    results.append((id(module), float(value)))
+threads = [threading.Thread(target=work, args=(name,)) for name in names]
+[t.start() for t in threads]
+[t.join() for t in threads]
+print(len(results), len({module for module, _ in results}), len({value for _, value in results}))
+"""
+    assert run("-c", program, cwd=tmp_path) == "18 6 1\n"
