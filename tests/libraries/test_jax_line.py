@@ -205,16 +205,29 @@ from jax._src.tree_util import prefix_errors
 assert jax.lib.__version__ == jax.__version__
 assert isinstance(jax.typeof(jax.new_ref(jnp.ones(3))), AbstractRef)
 assert multihost_utils.process_allgather({"a": 1.0})["a"].shape == (1,)
-class Boxed(hijax.HiType):
+class Boxed(hijax.MutableHiType):
     pass
-class Box(hijax.HiPrimitive):
-    pass
-hijax.register_hitype(int, lambda x: Boxed())
-try:
-    Box("box").bind(1.0)
-except NotImplementedError as error:
-    assert "cannot bind box" in str(error)
-    print("not bound")
+class Box:
+    def __init__(self, x): self.x = x
+    def cur_qdd(self): return jax.typeof(self.x)
+    def __jax_array__(self): return self.x
+class Make(hijax.HiPrimitive):
+    def impl(self, x, times): return Box(x * times)
+class Set(hijax.HiPrimitive):
+    def impl(self, box, x): box.x = x; return []
+hijax.register_hitype(Box, lambda box: Boxed())
+box = Make("make").bind(jnp.ones(3), times=2)
+assert type(jax.typeof(box)) is Boxed and jax.experimental.cur_qdd(box).shape == (3,)
+Set("set").bind(box, jnp.zeros(2))
+assert box.x.shape == (2,) and (jnp.sin(box) == 0.0).all()
+assert jax.jit(lambda x: Make("make").bind(x, times=3).x)(2.0) == 6.0
+for refused, kind in ((lambda: hijax.HiPrimitive("none").bind(1.0), NotImplementedError),
+                      (lambda: jax.jit(lambda b: b.x)(box), TypeError),
+                      (lambda: jax.lax.scan(lambda c, _: (c, 0.0), box, None, 3), TypeError)):
+    try:
+        refused()
+    except kind as error:
+        print("type Box" in str(error) or "Box:" in str(error))
 why = lambda a, b: [str(e("in_axes")) for e in prefix_errors(a, b)]
 assert why({"a": (1, 2)}, {"a": (3, [4])}) == []
 for a, b, said in (((1, 2), (1,), "lengths 2"), ({"a": [1]}, {"a": (1,)}, "path in_axes['a']"),
@@ -222,7 +235,7 @@ for a, b, said in (((1, 2), (1,), "lengths 2"), ({"a": [1]}, {"a": (1,)}, "path 
     (error,) = why(a, b)
     assert said in error, error
 """
-    assert run("-c", program, cwd=tmp_path) == "not bound\n"
+    assert run("-c", program, cwd=tmp_path) == "False\nTrue\nTrue\n"
 
 
 def test_functions_of_numpy_are_numpys(tmp_path):
