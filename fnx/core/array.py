@@ -288,10 +288,14 @@ def unboxed(x: Any) -> Any:
     return getattr(x, "python_number", x) if type(x) is ConcreteArray else x
 
 
+# Types of libraries whose values hold arrays that change: they have `__jax_array__`, and are none.
+objects: set[type] = set()
+
+
 def is_array_like(x: Any) -> bool:
     """What functions take for an array: arrays, NumPy's, Python scalars, `__jax_array__`."""
-    return issubclass(type(x), (Array, np.ndarray, np.generic, *_SCALARS)) or hasattr(
-        x, "__jax_array__"
+    return issubclass(type(x), (Array, np.ndarray, np.generic, *_SCALARS)) or (
+        hasattr(x, "__jax_array__") and type(x) not in objects
     )
 
 

@@ -85,12 +85,15 @@ class AxisType(Enum):
 
     >>> mesh = fnx.make_mesh((1,), ("x",), axis_types=(fnx.sharding.AxisType.Auto,))
     >>> mesh.axis_types
-    (<AxisType.Auto: 'auto'>,)
+    (Auto,)
     """
 
     Auto = "auto"
     Explicit = "explicit"
     Manual = "manual"
+
+    def __repr__(self) -> str:
+        return self.name
 
 
 class _AnyMesh:

@@ -272,13 +272,20 @@ def _common(shapes: tuple[Shape, ...]) -> Shape | None:
     return tuple(out)
 
 
+_OF_ALL_SHAPES = frozenset({"broadcast_arrays", "broadcast_shapes", "where"})
+
+
 def common_shape(name: str, shapes: Sequence[Shape]) -> Shape:
     """The shape to which shapes broadcast."""
     found = _common(tuple(shapes))
     if found is None:
+        got = ", ".join(map(str, shapes))
+        message = f"{name} got incompatible shapes for broadcasting: {got}"
+        if name in _OF_ALL_SHAPES:  # programs look for these words, as JAX has them
+            message = f"Incompatible shapes for broadcasting: shapes=[{got}], in {name}"
         raise ShapeError(
-            f"{name} got shapes that do not broadcast: {', '.join(map(str, shapes))}; axes are aligned "
-            "at the end, and must be equal or 1. Add axes with x[:, None], or reshape."
+            f"{message}; axes are aligned at the end, and must be equal or 1. Add axes with "
+            "x[:, None], or reshape."
         )
     return found
 

@@ -48,7 +48,7 @@ def test_a_rank_that_fails_ends_the_job_with_its_message():
     done = start(2, str(SCRIPT), "check_devices", "fail", timeout=60)
     assert time.monotonic() - began < 60
     assert done.returncode != 0
-    assert "rank 1 of 2 failed: ShapeError: add got shapes" in done.stderr
+    assert "rank 1 of 2 failed: ShapeError: add got incompatible shapes" in done.stderr
     assert "ranks_script.py:" in done.stderr
 
 
