@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from numba.core import types
 
 from . import parts
 
@@ -40,7 +39,7 @@ class _Shorter(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         cast = _cast(node)
         if cast is None:
-            return self.generic_visit(node)
+            return self._view(self.generic_visit(node))
         operand = self.visit(node.args[0])
         value = self._value(operand)
         if value is not None:
@@ -49,6 +48,15 @@ class _Shorter(ast.NodeTransformer):
             operand = self._without(operand, cast)
         node.func, node.args = ast.Name(f"np_{cast}", ast.Load()), [operand]
         self.space[f"np_{cast}"] = getattr(np, cast)
+        return node
+
+    def _view(self, node: Any) -> ast.AST:
+        """The bits of a number as another one: Numba has no `view` of a global."""
+        match node:
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id=name), attr="view"), args=[kind]
+            ) if name.startswith("number_"):
+                return self._global(kind.attr, self.space[name].view(getattr(np, kind.attr)))
         return node
 
     def _value(self, node: ast.AST) -> Any:
@@ -96,6 +104,8 @@ def _cast(node: ast.Call) -> str | None:
 @contextmanager
 def remembering(context: Any) -> Iterator[None]:
     """A typing context of Numba's that looks up each operation on the same types once, meanwhile."""
+    from numba.core import types
+
     look_up = context.resolve_function_type
 
     def resolve_function_type(function: Any, args: Any, kws: Any) -> Any:

@@ -76,6 +76,7 @@ def test_programs_in_parts(monkeypatch, name, no_code):
         ("np.uint64(np.uint64(a + b) + c)", "np_uint64(np_uint64(a + b) + c)"),
         ("np.uint32(np.int32(a + b) + c)", "np_uint32(np_int32(a + b) + c)"),
         ("np.floor(2.5)", "np.floor(2.5)"),
+        ("np.float32(1.0).view(np.int32)", "number_int32_0000803f"),
     ],
 )
 def test_casts_that_are_left_out(text, expected):
