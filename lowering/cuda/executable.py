@@ -11,18 +11,18 @@ from fnx.lowering.ir import traversal
 from fnx.lowering.ir.kernel import Buffer
 from fnx.lowering.ir.number_formats import itemsize
 
-from . import kernel_printer, plan
+from . import kernel_printer, plan, scalar
 from .driver import Argument, Driver, Memory
 from .kernel_printer import Printed
 from .thresholds import Limits
 
-_STORED = {"float16": "uint16", "bfloat16": "uint16", "bool": "uint8"}
+_STORED = {d: text.removeprefix("np.") for d, text in scalar.STORED.items()} | {"bool": "uint8"}
 Places = dict[Buffer, tuple[Memory, int]]
 
 
 def stored(dtype: str) -> str:
     """The dtype as which numbers lie in memory."""
-    return _STORED.get(dtype, dtype)
+    return _STORED[dtype]
 
 
 def grid_of(k: plan.Kernel, limits: Limits) -> tuple[int, int]:

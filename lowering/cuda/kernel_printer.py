@@ -21,8 +21,8 @@ _SHUFFLED = frozenset(
     "int32 uint32 int64 uint64 float32 float64".split()
 )  # between lanes of a warp
 _WHOLE_WARP = "0xFFFFFFFF"
-TYPES = {d: f"numba.{d}" for d in forms.STORED} | {"bool": "numba.boolean"}
-TYPES |= {"float16": "numba.uint16", "bfloat16": "numba.uint16"}
+TYPES = {d: text.replace("np.", "numba.") for d, text in forms.STORED.items()}
+TYPES["bool"] = "numba.boolean"
 
 
 @dataclass(eq=False)
