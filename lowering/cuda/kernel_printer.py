@@ -315,6 +315,9 @@ class KernelCode(Code):
 
     # --- statements that differ ------------------------------------------------------------------
 
+    def poll(self, s: kernel.Loop | kernel.While) -> None:
+        """Nobody can ask a GPU to stop; the host stops between launches."""
+
     def atomic(self, s: updates.Atomic) -> None:
         index, value = self.index(s.index), self.value(s.value)
         self.put(f"cuda.atomic.{s.op}({self.buffer(s.buffer)}, {bare(index)}, {bare(value)})")
