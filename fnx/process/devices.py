@@ -11,6 +11,7 @@ import numpy as np
 
 from fnx.core import config
 from fnx.core.array import Array, ConcreteArray, as_array
+from fnx.core.buffer import Buffer
 from fnx.core.errors import InvalidValue
 from fnx.core.interpreter import Tracer
 from fnx.numpy.methods import DEVICE, CpuDevice
@@ -190,11 +191,15 @@ def device_get(x: Any) -> Any:
 
 
 def block_until_ready(x: Any) -> Any:
-    """`x` itself: results are ready when a call returns.
+    """`x` itself, when its arrays are computed: a GPU's come later than the call returns.
 
     >>> fnx.block_until_ready(jnp.ones(2))
     Array([1., 1.], dtype=float64)
     """
+    if Buffer.exist:
+        for leaf in operations.tree_leaves(x):
+            if type(leaf) is ConcreteArray:
+                leaf.block_until_ready()  # type: ignore[attr-defined]
     return x
 
 
