@@ -20,6 +20,8 @@ hooks: list[Callable[[], None]] = []
 # Whether jaxprs have inputs for arrays of rank 0 that functions close over, as for larger ones: those
 # of make_jaxpr do. In compiled programs they are literals, so that the compiler sees their values.
 rank_0_consts: ContextVar[bool] = ContextVar("fnx_rank_0_consts", default=False)
+# Who runs functions in Python, for people to look into them (fnx/observe/explore.py), if anybody does.
+exploration: ContextVar[Any] = ContextVar("fnx_exploration", default=None)
 
 
 class Setting:

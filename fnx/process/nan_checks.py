@@ -49,7 +49,7 @@ class FindNans(Interpreter):
             if what:
                 if inside:
                     run_watched(prim, args, _look)
-                raise NanFound(_message(what, prim.name, args, outs))
+                raise NanFound(_message(what, prim.name, args, outs) + _places())
         finally:
             current.reset(token)
         return outs
@@ -159,7 +159,12 @@ def _where(name: str, source: Source | None) -> str:
     text = at_line(source).replace("at", "made at", 1)
     if source is not None and source.role and not source.role.endswith(f" of {name}"):
         text += f", in {source.role}"
-    return text + "".join([f"\n  in {loop}" for loop in reversed(running.get())])
+    return text + _places()
+
+
+def _places() -> str:
+    """The iterations of loops, and what else is being run one by one, innermost first."""
+    return "".join([f"\n  in {place}" for place in reversed(running.get())])
 
 
 _finder = FindNans()
