@@ -71,7 +71,7 @@ _JIT = "jit = numba.njit(error_model='numpy')\n"
 def emit(program: Program) -> Printed:
     """The source of a program."""
     module = Module()
-    code = Code(module, _uses(program))
+    code = Code(module, count_uses(program))
     buffers = [*program.inputs, *program.outputs]
     work = [b for b in traversal.buffers(program.body) if b.space != "argument"]
     buffers += [b for b in work if b.space == "global"]
@@ -135,7 +135,7 @@ def flat(a: np.ndarray) -> np.ndarray:
     return flat.view(f"u{flat.itemsize}") if KIND[dtypes.NAME[flat.dtype]] in "hs" else flat
 
 
-def _uses(program: Program) -> Counter:
+def count_uses(program: Program) -> Counter:
     """How often each expression is an operand, anywhere in the program."""
     uses: Counter = Counter()
     seen: set[Expr] = set()
@@ -171,7 +171,7 @@ class Code(Printer):
 
     def statements(self, body: Sequence[Stmt]) -> None:
         for stmt in body:
-            _PRINT[type(stmt)](self, stmt)
+            PRINT[type(stmt)](self, stmt)
 
     def before(self, stmt: Stmt) -> None:
         for b in traversal.all_writes(stmt):
@@ -373,7 +373,7 @@ def _from(first: str, k: str) -> str:
     return k if first in ("0", "np.int64(0)") else f"{first} + {k}"
 
 
-_PRINT: dict[type, Any] = {
+PRINT: dict[type, Any] = {
     kernel.Eval: Code.eval,
     kernel.Let: Code.let,
     kernel.Store: Code.store,
