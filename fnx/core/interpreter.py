@@ -51,6 +51,7 @@ class Interpreter:
 
     what = "an interpreter"
     parent: "Interpreter | None" = None
+    looks = False  # whether it says of results where they come from
     ended = False  # whether the transformation is over and its tracers are dead
     source: Source | None = None  # where the user called the transformation
 
