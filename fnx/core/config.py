@@ -23,6 +23,8 @@ hooks: list[Callable[[], None]] = []
 # of make_jaxpr do. In compiled programs they are literals, so that the compiler sees their values.
 rank_0_consts: ContextVar[bool] = ContextVar("fnx_rank_0_consts", default=False)
 set_overridden, set_rank_0_consts = setter(overridden), setter(rank_0_consts)
+# Who runs functions in Python, for people to look into them (fnx/observe/explore.py), if anybody does.
+exploration: ContextVar[Any] = ContextVar("fnx_exploration", default=None)
 
 
 class Setting:

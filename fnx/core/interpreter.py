@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fnx.core import dtypes
+from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray, as_array
 from fnx.core.aval import ShapedArray, check_size, too_large
 from fnx.core.buffer import on_host
@@ -52,6 +52,7 @@ class Interpreter:
 
     what = "an interpreter"
     parent: "Interpreter | None" = None
+    looks = False  # whether it says of results where they come from
     ended = False  # whether the transformation is over and its tracers are dead
     source: Source | None = None  # where the user called the transformation
 
@@ -123,7 +124,13 @@ class Tracer(Array):
         return self.shape[0]
 
     def __repr__(self) -> str:
-        return f"Tracer<{self.aval.str_short()}> of {self.owner.what}"
+        text = f"Tracer<{self.aval.str_short()}> of {self.owner.what}"
+        if config.exploration.get() is None:
+            return text
+        value: Array | None = self
+        while isinstance(value, Tracer):
+            value = value.owner.concrete(value)
+        return text if value is None else f"{text}, whose value is {value}"
 
     def __format__(self, spec: str) -> str:
         return repr(self)

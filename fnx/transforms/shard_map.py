@@ -98,6 +98,7 @@ def pmap(
             return fun(*[x if k in places else next(it) for k, x in enumerate(args)], **named)
 
         call.__name__ = name_of(fun)
+        call.__wrapped__ = fun  # type: ignore[attr-defined]
         axes = in_axes
         if isinstance(axes, tuple) and len(axes) == len(args):
             axes = tuple([a for k, a in enumerate(axes) if k not in places])
@@ -318,7 +319,9 @@ def _mapped(
     if member is None:
         structures.clear()
         parts = [cut_parts(x, c, axes) for x, c in zip(leaves, ins)]
-        outs, found = run_batched(flat, list(axes.items()), parts, [_names(s) for s in specs])
+        exploration = config.exploration.get()
+        over = batch if exploration is None else exploration.batch(f, "shard_map", batch)
+        outs, found = run_batched(flat, list(axes.items()), parts, [_names(s) for s in specs], over)
         ranks = [x.ndim - len(n) for x, n in zip(outs, found)]
         joins = zip(outs, found, outs_of(ranks, found), strict=True)
         results = [joined(x, n, c, axes) for x, n, c in joins]

@@ -82,7 +82,11 @@ def cut_parts(x: Array, cut: Cut, axes: dict) -> Array:
 
 
 def run_batched(
-    fn: Callable, axes: Sequence[tuple[Hashable, int]], parts: list, names: list
+    fn: Callable,
+    axes: Sequence[tuple[Hashable, int]],
+    parts: list,
+    names: list,
+    over: Callable = batch,
 ) -> tuple[list[Array], list[list[Hashable]]]:
     """Results for all members, and the axes along which each differs: its leading axes."""
     if not axes:
@@ -92,12 +96,12 @@ def run_batched(
     found: list[list[list[Hashable]]] = []
 
     def members(*xs: Array) -> list[Array]:
-        outs, more = run_batched(fn, inner, list(xs), names)
+        outs, more = run_batched(fn, inner, list(xs), names, over)
         found.append(more)
         return outs
 
     places = [0 if name in n else None for n in names]
-    outs, where = batch(members, AxisSize(size, name, True), parts, places)
+    outs, where = over(members, AxisSize(size, name, True), parts, places)
     outs = [x if k is None else move_axis(x, k, 0) for x, k in zip(outs, where)]
     return outs, [more if k is None else [name, *more] for k, more in zip(where, found[0])]
 

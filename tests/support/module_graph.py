@@ -56,6 +56,8 @@ lowering/cpu/routines   : core lowering/ir lowering/transform lowering/planning 
 lowering/cuda           : core lowering lowering/ir lowering/math lowering/transform
                           lowering/planning lowering/generate lowering/routines lowering/numba
                           lowering/cpu/jit
+lowering/standalone     : core lowering lowering/ir lowering/math lowering/transform
+                          lowering/planning lowering/generate lowering/routines lowering/numba
 lowering/cpu            : core lowering lowering/ir lowering/math lowering/transform
                           lowering/planning lowering/generate lowering/routines lowering/numba
                           lowering/cpu/processor lowering/cpu/llvm
