@@ -12,7 +12,7 @@ pytest.importorskip("nbclient", reason="notebooks need nbclient, see the extra '
 pytest.importorskip("ipykernel", reason="notebooks need ipykernel, see the extra 'notebook'")
 pytest.importorskip("matplotlib", reason="notebooks need matplotlib, see the extra 'plot'")
 
-NAMES = ("01_tour", "02_from_the_inside", "07_rules_of_your_own")
+NAMES = ("01_tour", "02_from_the_inside", "03_shallow_water", "07_rules_of_your_own")
 
 # In a process of its own: Jupyter's packages leave sockets and event loops behind.
 EXECUTE = """
