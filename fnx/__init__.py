@@ -202,6 +202,7 @@ for _name in "ad batching mlir partial_eval xla".split():
 _later.add(
     "fnx.lax", "fnx.control_flow", "associative_scan cond fori_loop map scan switch while_loop"
 )
+_later.add("fnx.lax", "fnx.process.constraints", "with_sharding_constraint")
 _later.add("fnx.lax", "fnx.transforms.implicit_diff", "custom_linear_solve custom_root")
 _later.add(
     "fnx.ops", "fnx.numpy.numerics.segment_ops", "segment_sum segment_prod segment_max segment_min"

@@ -144,6 +144,11 @@ class Mesh(_AnyMesh):
         if len(set(names)) != len(names):
             raise InvalidValue(f"axis names of a mesh must be different, got {names}")
 
+    def __eq__(self, other: Any) -> bool:
+        return super().__eq__(other) and self.devices.tolist() == other.devices.tolist()
+
+    __hash__ = _AnyMesh.__hash__
+
     @property
     def abstract_mesh(self) -> "AbstractMesh":
         return AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types)
@@ -381,8 +386,7 @@ class NamedSharding(Sharding):
         return found
 
     def __eq__(self, other: object) -> bool:
-        same = isinstance(other, NamedSharding)
-        return same and (self.mesh, self.spec) == (other.mesh, other.spec)  # type: ignore
+        return isinstance(other, NamedSharding) and (self.mesh, self.spec) == (other.mesh, other.spec)
 
     def __hash__(self) -> int:
         return hash((self.mesh, self.spec))

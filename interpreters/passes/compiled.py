@@ -19,6 +19,8 @@ def compiled(jaxpr: Jaxpr, backend: Backend, donated: tuple[int, ...] = ()) -> C
     """The native function of a jaxpr; it is made once. It may overwrite inputs that are donated."""
 
     def make() -> Compiled:
+        if is_sharded(jaxpr) and (sharded := getattr(backend, "sharded", None)) is not None:
+            return sharded(jaxpr, donated)
         owner = ref(jaxpr)  # which keeps what is made here, not the other way round
         if may_run_apart(jaxpr):
             whole = lambda: backend.compile(owner(), (), lambda: simplify(owner(), final=True))
@@ -29,6 +31,15 @@ def compiled(jaxpr: Jaxpr, backend: Backend, donated: tuple[int, ...] = ()) -> C
         return backend.compile(jaxpr, donated, lambda: simplify(owner(), final=True))
 
     return jaxpr.once(_key(backend, donated), make)
+
+
+@made_once
+def is_sharded(jaxpr: Jaxpr) -> bool:
+    """Whether a jaxpr says, at whatever depth, how values lie on devices."""
+    return any(
+        hasattr(e.prim, "sharding_of_value") or any(map(is_sharded, subjaxprs(e.prim)))
+        for e in jaxpr.eqns
+    )
 
 
 def _key(backend: Backend, donated: tuple[int, ...]) -> tuple:

@@ -1,0 +1,25 @@
+"""Compiling programs of arrays that lie on a mesh of devices."""
+
+from typing import Any
+
+from fnx.core.jaxpr import Jaxpr
+from fnx.interpreters.partition.executable import Placing
+from fnx.interpreters.partition.program import partitioned
+from fnx.interpreters.passes.compiled import compiled
+from fnx.interpreters.passes.simplify import simplify
+
+
+def compiled_for_mesh(jaxpr: Jaxpr, backend: Any, donated: tuple[int, ...]) -> Any:
+    """The program for all devices at once, where that pays, else for one of them alone."""
+    found = partitioned(jaxpr, backend)
+    plain = simplify(jaxpr, final=True)
+    if found is None:
+        return compiled(plain, backend, donated)
+    at_once = found.members.runs_apart
+    chosen = found.jaxpr if at_once else plain
+    native = compiled(chosen, backend, donated)
+    size = found.members.size
+    how = (
+        f"{size} devices at once" if at_once else f"one device, which is faster than {size} at once"
+    )
+    return Placing(native, chosen, found.places, (f"computed by {how}", *found.notes))
