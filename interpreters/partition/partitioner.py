@@ -128,7 +128,20 @@ class Grid(Mover):
             if chosen.get(f):
                 outs = [self.reduced(x, op, chosen[f]) for x in outs]
         cuts = [tuple([chosen.get(f, ()) for f in fs]) for fs in rule.results]
-        return list(map(Part, outs, shapes, cuts))
+        found = list(map(Part, outs, shapes, cuts))
+        return [self.cut_again(p, fs, parts, rule) for p, fs in zip(found, rule.results)]
+
+    def cut_again(self, p: Part, factors: Sequence, parts: Sequence[Part], rule: Factors) -> Part:
+        """A result, cut along axes along which operands had to be whole and were not."""
+        for q, given in zip(parts, rule.operands):
+            if q.ndim != p.ndim or tuple(factors) != tuple(given):
+                continue
+            for axis, (f, names) in enumerate(zip(given, q.cut)):
+                used = {n for own in p.cut for n in own}
+                even = p.shape[axis] % self.count(names) == 0
+                if f is None and names and even and used.isdisjoint(names):
+                    p = self.lay(p, p.with_axis(axis, names))
+        return p
 
     def reduced(self, x: Array, op: Any, names: Names) -> Array:
         """What all members along names have, as one."""

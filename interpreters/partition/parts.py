@@ -225,7 +225,7 @@ class Mover:
         new, last = self.block(size, names), n - (count - 1) * b
         ends = offset, offset + (count - 1) * (new - b)
         left, right = max(0, -min(ends)), max(0, max(ends) + new - b)
-        if left > b or right > b or ((left or right) and len(names) > 1):
+        if left > b or right > b:
             return None
         own, beyond = p.x, None
         if after is not None and after.shape[axis]:
@@ -277,9 +277,15 @@ class Mover:
 
     def _from(self, x: Array, names: Names, step: int) -> Array:
         """What the neighbour `step` before has; zeros where there is none."""
-        (name,) = names
+        *outer, name = names
         n = self.sizes[name]
-        return PPermute(name, tuple([(k, k + step) for k in range(n) if 0 <= k + step < n]))(x)
+        near = PPermute(name, tuple([(k, k + step) for k in range(n) if 0 <= k + step < n]))(x)
+        if not outer:
+            return near
+        # The neighbour of the one at the end of the innermost axis is at the other end, one further out.
+        last, first = (n - 1, 0) if step > 0 else (0, n - 1)
+        far = self._from(PPermute(name, ((last, first),))(x), tuple(outer), step)
+        return self._where((name,), first, far, near)
 
     def moved(self, p: Part, cut: Cut, axis: int, offset: int, size: int) -> Part:
         """As `window`, with the result cut so along the axis, anything where there is no element."""
