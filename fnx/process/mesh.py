@@ -386,7 +386,10 @@ class NamedSharding(Sharding):
         return found
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, NamedSharding) and (self.mesh, self.spec) == (other.mesh, other.spec)
+        return isinstance(other, NamedSharding) and (self.mesh, self.spec) == (
+            other.mesh,
+            other.spec,
+        )
 
     def __hash__(self) -> int:
         return hash((self.mesh, self.spec))

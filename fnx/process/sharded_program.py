@@ -4,7 +4,7 @@ from typing import Any
 
 from fnx.core.jaxpr import Jaxpr
 from fnx.interpreters.partition.executable import Placing
-from fnx.interpreters.partition.program import partitioned
+from fnx.interpreters.partition.program import loops_at_once, partitioned
 from fnx.interpreters.passes.compiled import compiled
 from fnx.interpreters.passes.simplify import simplify
 
@@ -14,7 +14,12 @@ def compiled_for_mesh(jaxpr: Jaxpr, backend: Any, donated: tuple[int, ...]) -> A
     found = partitioned(jaxpr, backend)
     plain = simplify(jaxpr, final=True)
     if found is None:
-        return compiled(plain, backend, donated)
+        loops = loops_at_once(jaxpr, backend)
+        if loops is None:
+            return compiled(plain, backend, donated)
+        chosen, notes = loops
+        native = compiled(chosen, backend, donated)
+        return Placing(native, chosen, (None,) * len(chosen.outs), notes)
     at_once = found.members.runs_apart
     chosen = found.jaxpr if at_once else plain
     native = compiled(chosen, backend, donated)

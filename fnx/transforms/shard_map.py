@@ -24,6 +24,7 @@ from fnx.core.errors import (
     TracerIntegerConversionError,
     TypeMismatch,
 )
+from fnx.core.interpreter import current
 from fnx.core.jaxpr import eval_jaxpr
 from fnx.interpreters.batching import batch
 from fnx.interpreters.primitives.jit import has_effects
@@ -37,7 +38,7 @@ from fnx.interpreters.primitives.members import (
     varying,
 )
 from fnx.interpreters.spmd import bound_axes, spmd
-from fnx.interpreters.trace import CapturedRefs, trace
+from fnx.interpreters.trace import CapturedRefs, Stage, trace
 from fnx.ops.structure.basic import reshape, slice_axis
 from fnx.process.devices import devices as all_devices
 from fnx.process.devices import local_device_count, ranks
@@ -441,14 +442,24 @@ def _one_member(
     return prim, [*consts, *args]
 
 
+def _within_a_loop() -> bool:
+    """Whether this is traced as a part of the body of a loop, which members may run at once."""
+    it: Any = current.get()
+    while it is not None:
+        if isinstance(it, Stage) and it.what.startswith("the body"):
+            return True
+        it = it.parent or getattr(it, "outer", None)
+    return False
+
+
 def _of_all(prim: Members, operands: list[Array], outs: Callable) -> list[Array]:
-    """Results of all devices: at once where that pays, else in turn.
+    """Results of all devices: at once where that pays, or may pay for a loop around; else in turn.
 
     `outs` gives how each result is cut, of ranks, and of the axes along which each may differ.
     """
     axes = dict(prim.axes)
     ranks = [a.ndim for a in prim.jaxpr.out_avals]
-    if replace(prim, outs=tuple([((),) * r for r in ranks])).runs_apart:
+    if _within_a_loop() or replace(prim, outs=tuple([((),) * r for r in ranks])).runs_apart:
         cuts = outs(ranks, varying(prim))
         return list(replace(prim, outs=tuple(cuts)).apply(*operands))
     parts = [cut_parts(x, c, axes) for x, c in zip(operands, prim.ins)]

@@ -34,8 +34,11 @@ class Placing:
         return fast
 
     def _placed(self, outs: Sequence[Any]) -> list[Array]:
-        found = []
+        found: list[Any] = []
         for x, place in zip(outs, self.places, strict=True):
+            if place is None:
+                found.append(x)
+                continue
             new = ConcreteArray(x._value, x.weak_type)
             new.placed = place
             found.append(new)

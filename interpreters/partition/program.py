@@ -13,6 +13,7 @@ from typing import Any
 from fnx.core.backend import Backend
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Eqn, Jaxpr, Var, subjaxprs
+from fnx.interpreters.control_flow import ScanRecord, WhileRecord
 from fnx.interpreters.passes.simplify import simplify
 from fnx.interpreters.primitives.jit import has_effects
 from fnx.interpreters.primitives.members import Members
@@ -20,6 +21,8 @@ from fnx.interpreters.primitives.sharding_constraint import ShardingConstraint
 
 from .parts import Cut
 from .partitioner import Grid
+
+_LOOPS = (ScanRecord, WhileRecord)
 
 
 @dataclass(frozen=True)
@@ -42,12 +45,7 @@ def partitioned(jaxpr: Jaxpr, backend: Backend) -> Partitioned | None:
     sizes = dict(mesh.shape)
     given = {e.inputs[0]: e.prim for e in reversed(small.eqns) if _is_constraint(e)}
     ins = [_cut(given.get(v), v.aval.ndim, sizes) for v in small.inputs]
-    grid = Grid(sizes)
-    local, outs = grid.body(small, ins)
-    even = [_even(grid, c, a.shape) for c, a in zip(outs, small.out_avals)]
-    if even != outs:
-        grid = Grid(sizes)
-        local, outs = grid.body(small, ins, even)
+    grid, local, outs = _local(small, ins, sizes)
     name = jaxpr.name or "f"
     prim = Members(local, tuple(sizes.items()), tuple(ins), tuple(outs), name, backend)
     inputs = [Var(v.aval) for v in small.inputs]
@@ -55,6 +53,53 @@ def partitioned(jaxpr: Jaxpr, backend: Backend) -> Partitioned | None:
     made = Jaxpr(inputs, [Eqn(prim, inputs, results)], results, small.consts, jaxpr.name)
     places = _places(small, outs, next(_constraints(small)).sharding)
     return Partitioned(made, prim, places, tuple(dict.fromkeys(grid.notes)))
+
+
+def loops_at_once(jaxpr: Jaxpr, backend: Backend) -> tuple[Jaxpr, list[str]] | None:
+    """The program with loops around members' programs run by all members at once; None if none pays."""
+    small = simplify(jaxpr)
+    eqns, notes = [], []
+    for e in small.eqns:
+        axes = {p.axes for p in _members(e.prim)} if isinstance(e.prim, _LOOPS) else set()
+        prim = _loop(e, dict(axes.pop()), backend, notes) if len(axes) == 1 else None
+        at_once = prim is not None and prim.runs_apart
+        eqns.append(Eqn(prim, e.inputs, e.outs, e.source) if at_once else e)
+    same = all(a is b for a, b in zip(eqns, small.eqns))
+    return None if same else (small.with_eqns(eqns, small.outs), notes)
+
+
+def _loop(e: Eqn, sizes: dict, backend: Backend, notes: list[str]) -> Members | None:
+    """A loop as members' program, who all have the whole of its operands."""
+    if e.prim.effects:
+        return None
+    inputs = [Var(a.aval) for a in e.inputs]
+    outs = [Var(v.aval) for v in e.outs]
+    alone = Jaxpr(inputs, [Eqn(e.prim, inputs, outs, e.source)], outs)
+    ins = [((),) * v.aval.ndim for v in inputs]
+    grid, local, cuts = _local(alone, ins, sizes)
+    notes += dict.fromkeys(grid.notes)
+    return Members(local, tuple(sizes.items()), tuple(ins), tuple(cuts), e.prim.name, backend)
+
+
+def _local(jaxpr: Jaxpr, ins: list[Cut], sizes: dict) -> tuple[Grid, Jaxpr, list[Cut]]:
+    """One member's program, and how its results are cut, all of them evenly."""
+    grid = Grid(sizes)
+    local, outs = grid.body(jaxpr, ins)
+    even = [_even(grid, c, a.shape) for c, a in zip(outs, jaxpr.out_avals)]
+    if even == outs:
+        return grid, local, outs
+    grid = Grid(sizes)
+    return grid, *grid.body(jaxpr, ins, even)
+
+
+def _members(prim: Any) -> Any:
+    """The members' programs in the jaxprs of a primitive."""
+    for inner in subjaxprs(prim):
+        for e in inner.eqns:
+            if isinstance(e.prim, Members):
+                yield e.prim
+            else:
+                yield from _members(e.prim)
 
 
 def _is_constraint(e: Eqn) -> bool:
@@ -95,4 +140,4 @@ def _places(jaxpr: Jaxpr, cuts: Sequence[Cut], like: Any) -> tuple[Any, ...]:
     return tuple(found)
 
 
-__all__ = ["Partitioned", "partitioned"]
+__all__ = ["Partitioned", "loops_at_once", "partitioned"]

@@ -10,6 +10,7 @@ from fnx.core.backend import Backend, Compiled, donation
 from fnx.core.interpreter import evaluate, use
 from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr, made_once, subjaxprs
 from fnx.core.primitive import Primitive
+from fnx.interpreters.control_flow import ScanRecord, WhileRecord
 from fnx.interpreters.operands import typed
 from fnx.interpreters.passes.simplify import simplify
 from fnx.interpreters.pieces import in_pieces, may_run_apart
@@ -34,10 +35,15 @@ def compiled(jaxpr: Jaxpr, backend: Backend, donated: tuple[int, ...] = ()) -> C
 
 
 @made_once
-def is_sharded(jaxpr: Jaxpr) -> bool:
-    """Whether a jaxpr says, at whatever depth, how values lie on devices."""
+def is_sharded(jaxpr: Jaxpr, in_loop: bool = False) -> bool:
+    """Whether a jaxpr says how values lie on devices, or a loop in it is around members' programs."""
     return any(
-        hasattr(e.prim, "sharding_of_value") or any(map(is_sharded, subjaxprs(e.prim)))
+        hasattr(e.prim, "sharding_of_value")
+        or (in_loop and hasattr(e.prim, "runs_apart"))
+        or any(
+            is_sharded(j, in_loop or isinstance(e.prim, (ScanRecord, WhileRecord)))
+            for j in subjaxprs(e.prim)
+        )
         for e in jaxpr.eqns
     )
 

@@ -122,10 +122,15 @@ class Members(HigherOrder):
     backend: Backend | None = field(default=None, compare=False, repr=False)
     name = "shard_map"
     jaxpr_fields = ("jaxpr",)
+    transparent = "final"
 
     @property
     def effects(self) -> bool:  # type: ignore[override]
         return has_effects(self.jaxpr)
+
+    def applied(self, atoms: Sequence) -> Jaxpr:
+        """What it is within a program for all in turn."""
+        return self.whole()
 
     @property
     def axis_names(self) -> frozenset:

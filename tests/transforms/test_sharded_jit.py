@@ -103,7 +103,9 @@ def test_results_and_shardings_are_those_of_jax(name, at_once):
         upwind,
         lambda x: jnp.pad(x, ((1, 1), (1, 1)), mode="wrap")[2:, :-2] - x,
         lambda x: jnp.gradient(x, axis=0),
-        lambda x: lax.while_loop(lambda c: jnp.sum(c) < 200.0, lambda c: c + jnp.roll(c, 1, 0) ** 2, x),
+        lambda x: lax.while_loop(
+            lambda c: jnp.sum(c) < 200.0, lambda c: c + jnp.roll(c, 1, 0) ** 2, x
+        ),
         lambda x: lax.cond(x.sum() > 0, lambda c: c[1:].sum(0), lambda c: 2 * c[:-1].sum(0), x),
         lambda x: fnx.nn.softmax(x @ x.T, 0),
         lambda x: jnp.fft.fft(x, axis=0).real,
@@ -113,7 +115,9 @@ def test_results_and_shardings_are_those_of_jax(name, at_once):
 )
 @pytest.mark.parametrize("spec", ALL, ids=str)
 def test_programs_of_parts_give_what_whole_ones_give(f, spec, at_once):
-    for a, b in zip(fnx.tree.leaves(fnx.jit(f)(on(*spec))), fnx.tree.leaves(fnx.jit(f)(X)), strict=True):
+    for a, b in zip(
+        fnx.tree.leaves(fnx.jit(f)(on(*spec))), fnx.tree.leaves(fnx.jit(f)(X)), strict=True
+    ):
         close(a, b)
 
 
@@ -142,7 +146,9 @@ def test_shardings_of_arguments_results_and_within(at_once):
     two = fnx.jit(lambda t: {"a": t["a"] * 2, "b": t["b"].sum()}, in_shardings={"a": s, "b": None})
     with pytest.raises(ValueError):  # the arguments are a tuple
         two({"a": X, "b": X})
-    two = fnx.jit(lambda t: {"a": t["a"] * 2, "b": t["b"].sum()}, in_shardings=({"a": s, "b": None},))
+    two = fnx.jit(
+        lambda t: {"a": t["a"] * 2, "b": t["b"].sum()}, in_shardings=({"a": s, "b": None},)
+    )
     out = two({"a": X, "b": X})
     assert out["a"].sharding == NamedSharding(mesh(), P("y"))
     close(out["b"], X.sum())
@@ -204,5 +210,46 @@ def test_shard_map_within_a_sharded_program(at_once):
 
 def test_numbers_that_are_not_there_spoil_nothing(at_once):
     """Behind the last element of uneven parts is anything: nan, too."""
-    f = lambda x: (1 / x[1:]).sum(0) + jnp.max(jnp.log(jnp.abs(x[3:])), 0) + (x[1:].T @ x[:-1]).sum(0)
+    f = lambda x: (
+        (1 / x[1:]).sum(0) + jnp.max(jnp.log(jnp.abs(x[3:])), 0) + (x[1:].T @ x[:-1]).sum(0)
+    )
     close(fnx.jit(f)(on("x")), fnx.jit(f)(X))
+
+
+# --- loops around programs of devices ------------------------------------------------------------
+
+
+def _looped(kind):
+    part = fnx.shard_map(
+        lambda a: jnp.sin(a) + lax.ppermute(a, "x", [(0, 1), (1, 0)]) + lax.psum(jnp.mean(a), "y"),
+        mesh=mesh(),
+        in_specs=P("x", "y"),
+        out_specs=P("x", "y"),
+    )
+    if kind == "scan":
+        return lambda x: lax.scan(lambda c, _: (part(c), jnp.sum(c)), x, None, length=4)
+    if kind == "while":
+        return lambda x: lax.while_loop(
+            lambda s: s[0] < 4, lambda s: (s[0] + 1, part(s[1])), (0, x)
+        )
+    inner = lambda c: lax.fori_loop(0, 2, lambda k, c: part(c) * (k + 1), c)
+    return lambda x: lax.scan(lambda c, _: (inner(c), None), x, None, length=2)
+
+
+@pytest.mark.parametrize("kind", ["scan", "while", "nested"])
+def test_loops_around_programs_of_devices_run_in_the_team(kind, at_once):
+    f = _looped(kind)
+    with config.disable_jit(True):
+        expected = fnx.tree.leaves(f(jnp.asarray(X)))
+    for a, b in zip(fnx.tree.leaves(fnx.jit(f)(X)), expected, strict=True):
+        close(a, b)
+    program = fnx.jit(f).lower(X).program.compiled()
+    assert hasattr(program, "of") == at_once
+    if at_once:
+        assert [e.prim.name for e in program.of.eqns].count("shard_map") == 1
+    loss = lambda x: sum(jnp.sum(y**2.0) for y in fnx.tree.leaves(f(x)))
+    if kind != "while":
+        with config.disable_jit(True):
+            slope = fnx.grad(loss)(jnp.asarray(X))
+        close(fnx.jit(fnx.grad(loss))(X), slope)
+        close(fnx.jit(fnx.vmap(f))(np.stack([X, X])[:, :, :])[0], np.stack([expected[0]] * 2))
