@@ -224,17 +224,24 @@ def _devices(x: Array) -> _Any:
 
 
 def _sharding_of_aval(aval: _Any) -> _Any:
-    return _importlib.import_module("fnx.process.mesh").sharding_of_aval(aval)
+    return _importlib.import_module("fnx.process.shardings").sharding_of_aval(aval)
 
 
 # The type of an array lies on no mesh.
 _ShapedArray.sharding = property(_sharding_of_aval)  # type: ignore[attr-defined]
 _install(
     {
-        "sharding": property(lambda x: _importlib.import_module("fnx.process.mesh").sharding_of(x)),
+        "sharding": property(
+            lambda x: _importlib.import_module("fnx.process.shardings").sharding_of(x)
+        ),
         "addressable_shards": property(_shards),
         "devices": _devices,
-        "global_shards": property(_shards),
+        "global_shards": property(
+            lambda x: _importlib.import_module("fnx.process.shards").global_shards(x)
+        ),
+        "is_fully_addressable": property(
+            lambda x: _importlib.import_module("fnx.process.shards").is_here(x)
+        ),
     }
 )
 

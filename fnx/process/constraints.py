@@ -6,7 +6,8 @@ from typing import Any
 from fnx.core.array import Array, as_array
 from fnx.core.errors import TypeMismatch
 from fnx.interpreters.primitives.sharding_constraint import ShardingConstraint
-from fnx.process.mesh import Mesh, NamedSharding, PartitionSpec, get_mesh, spec_names
+from fnx.process.mesh import Mesh, PartitionSpec, get_mesh, spec_names
+from fnx.process.shardings import NamedSharding
 from fnx.pytree import operations
 
 

@@ -7,11 +7,15 @@ from fnx.interpreters.partition.executable import Placing
 from fnx.interpreters.partition.program import loops_at_once, partitioned
 from fnx.interpreters.passes.compiled import compiled
 from fnx.interpreters.passes.simplify import simplify
+from fnx.process.rank_program import RankProgram
+from fnx.process.spread import mesh_spans
 
 
 def compiled_for_mesh(jaxpr: Jaxpr, backend: Any, donated: tuple[int, ...]) -> Any:
     """The program for all devices at once, where that pays, else for one of them alone."""
     found = partitioned(jaxpr, backend)
+    if found is not None and mesh_spans(found.mesh):
+        return RankProgram(found, found.mesh, backend)
     plain = simplify(jaxpr, final=True)
     if found is None:
         loops = loops_at_once(jaxpr, backend)

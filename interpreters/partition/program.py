@@ -19,20 +19,21 @@ from fnx.interpreters.primitives.jit import has_effects
 from fnx.interpreters.primitives.members import Members
 from fnx.interpreters.primitives.sharding_constraint import ShardingConstraint
 
-from .parts import Cut
 from .partitioner import Grid
+from .parts import Cut
 
 _LOOPS = (ScanRecord, WhileRecord)
 
 
 @dataclass(frozen=True)
 class Partitioned:
-    """`members` computes the results of a program; `places` are their shardings."""
+    """`members` computes the results of a program on a mesh; `places` are their shardings."""
 
     jaxpr: Jaxpr
     members: Members
     places: tuple[Any, ...]
     notes: tuple[str, ...]
+    mesh: Any
 
 
 def partitioned(jaxpr: Jaxpr, backend: Backend) -> Partitioned | None:
@@ -52,7 +53,7 @@ def partitioned(jaxpr: Jaxpr, backend: Backend) -> Partitioned | None:
     results = [Var(a) for a in small.out_avals]
     made = Jaxpr(inputs, [Eqn(prim, inputs, results)], results, small.consts, jaxpr.name)
     places = _places(small, outs, next(_constraints(small)).sharding)
-    return Partitioned(made, prim, places, tuple(dict.fromkeys(grid.notes)))
+    return Partitioned(made, prim, places, tuple(dict.fromkeys(grid.notes)), mesh)
 
 
 def loops_at_once(jaxpr: Jaxpr, backend: Backend) -> tuple[Jaxpr, list[str]] | None:

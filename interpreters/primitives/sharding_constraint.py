@@ -56,13 +56,15 @@ class ShardingConstraint(Linear):
 
     def partition(self, grid: Any, parts: list) -> list:
         (p,) = parts
-        return [grid.lay(p, self._with_free(p.cut))]
+        cut = zip(p.cut, self.cut_in(grid))
+        return [grid.lay(p, tuple([o if k in self.free else c for k, (o, c) in enumerate(cut)]))]
 
     def wish(self, grid: Any, known: Sequence) -> list:
-        return [tuple([tuple([n for n in names if n in grid.sizes]) for names in self.cut])]
+        return [self.cut_in(grid)]
 
-    def _with_free(self, old: tuple) -> tuple:
-        return tuple([o if k in self.free else c for k, (o, c) in enumerate(zip(old, self.cut))])
+    def cut_in(self, grid: Any) -> tuple[Names, ...]:
+        """The names along which it is cut, but for those of axes with one member."""
+        return tuple([tuple([n for n in names if n in grid.sizes]) for names in self.cut])
 
     def params(self) -> dict[str, Any]:
         return {"sharding": self.sharding, "unconstrained_dims": self.free}

@@ -50,7 +50,7 @@ class Mpi:
             raise TransportError(f"MPI between {self.size} ranks: {error}") from error
 
     def all_reduce(self, x: np.ndarray, op: str) -> np.ndarray:
-        x = np.ascontiguousarray(x)
+        x = np.asarray(x, order="C")  # of rank 0, too, which np.ascontiguousarray makes rank 1 of
         if op != "sum" and np.issubdtype(x.dtype, np.inexact):
             return np.asarray(
                 reduce(_OPS[op], self.all_gather(x))
@@ -112,7 +112,33 @@ def _bytes(x: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(x).reshape(-1).view(np.uint8)
 
 
-class Ranks:
+class _ByGathering:
+    """Exchanges that move elements, made of gathering from all: where threads speak for each other."""
+
+    rank: int
+
+    def all_gather(self, x: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
+
+    def all_reduce(self, x: np.ndarray, op: str) -> np.ndarray:
+        raise NotImplementedError
+
+    def reduce_scatter(self, x: np.ndarray, op: str) -> np.ndarray:
+        return self.all_reduce(x, op)[self.rank]
+
+    def all_to_all(self, x: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray(self.all_gather(x)[:, self.rank])
+
+    def permute(self, x: np.ndarray, pairs: tuple[tuple[int, int], ...]) -> np.ndarray:
+        source = {b: a for a, b in pairs}.get(self.rank)
+        everything = self.all_gather(x)
+        return np.zeros_like(x, order="C") if source is None else everything[source].copy()
+
+    def broadcast(self, x: np.ndarray, root: int) -> np.ndarray:
+        return self.all_gather(x)[root].copy()
+
+
+class Ranks(_ByGathering):
     """One thread's end of exchanges between all threads of all ranks.
 
     Members are numbered rank by rank. `threads` is the transport between those of this rank.
@@ -141,20 +167,6 @@ class Ranks:
         like = ((self.ranks.size, *here.shape), x.dtype)
         return self._among_ranks(here, self.ranks.all_gather, like).reshape(self.size, *x.shape)
 
-    def reduce_scatter(self, x: np.ndarray, op: str) -> np.ndarray:
-        return self.all_reduce(x, op)[self.rank]
-
-    def all_to_all(self, x: np.ndarray) -> np.ndarray:
-        return np.ascontiguousarray(self.all_gather(x)[:, self.rank])
-
-    def permute(self, x: np.ndarray, pairs: tuple[tuple[int, int], ...]) -> np.ndarray:
-        source = {b: a for a, b in pairs}.get(self.rank)
-        everything = self.all_gather(x)
-        return np.zeros_like(x, order="C") if source is None else everything[source].copy()
-
-    def broadcast(self, x: np.ndarray, root: int) -> np.ndarray:
-        return self.all_gather(x)[root].copy()
-
     def barrier(self) -> None:
         self.threads.barrier()
         if self.threads.rank == 0:
@@ -166,7 +178,7 @@ class Ranks:
         return Group(self, mine)
 
 
-class Group:
+class Group(_ByGathering):
     """Exchanges within a group of members of an axis, made of gathering from all of the axis."""
 
     def __init__(self, axis: Ranks, members: Sequence[int]):
@@ -179,20 +191,6 @@ class Group:
     def all_reduce(self, x: np.ndarray, op: str) -> np.ndarray:
         wide = x.astype(np.float32) if x.dtype.name in _HALVES else x
         return np.asarray(reduce(_OPS[op], self.all_gather(wide))).astype(x.dtype)
-
-    def reduce_scatter(self, x: np.ndarray, op: str) -> np.ndarray:
-        return self.all_reduce(x, op)[self.rank]
-
-    def all_to_all(self, x: np.ndarray) -> np.ndarray:
-        return np.ascontiguousarray(self.all_gather(x)[:, self.rank])
-
-    def permute(self, x: np.ndarray, pairs: tuple[tuple[int, int], ...]) -> np.ndarray:
-        source = {b: a for a, b in pairs}.get(self.rank)
-        everything = self.all_gather(x)
-        return np.zeros_like(x, order="C") if source is None else everything[source].copy()
-
-    def broadcast(self, x: np.ndarray, root: int) -> np.ndarray:
-        return self.all_gather(x)[root].copy()
 
     def barrier(self) -> None:
         self.axis.barrier()

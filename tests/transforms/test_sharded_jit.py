@@ -157,6 +157,21 @@ def test_shardings_of_arguments_results_and_within(at_once):
     assert named.sharding == NamedSharding(mesh(), P("x"))
 
 
+def test_axes_with_one_device_cut_nothing(at_once):
+    m = fnx.make_mesh((1, 4), ("a", "b"))
+    for spec in (P("a", "b"), P(("a", "b")), P(("b", "a"), None), P("a")):
+        x = fnx.device_put(X, NamedSharding(m, spec))
+        close(fnx.jit(upwind, out_shardings=NamedSharding(m, spec))(x), upwind(jnp.asarray(X)))
+    part = fnx.shard_map(
+        lambda a: a - lax.pmean(a, ("a", "b")) + lax.axis_index("a"),
+        mesh=m,
+        in_specs=P("a", "b"),
+        out_specs=P("a", "b"),
+    )
+    found = fnx.jit(lambda x: part(jnp.sin(x)))(fnx.device_put(X, NamedSharding(m, P("a", "b"))))
+    close(found, part(jnp.sin(X)))
+
+
 def test_constraints_that_do_not_fit_say_what_does():
     with pytest.raises(InvalidValue, match=r"cuts axis 0 of f64\[15,8\] into 2 parts"):
         fnx.jit(lambda x: x, in_shardings=NamedSharding(mesh(), P("x")))(X[1:])
