@@ -13,6 +13,8 @@ them speaks for all with the other ranks, and all take their part of the answer.
 import importlib
 from collections.abc import Callable, Sequence
 from functools import reduce
+from threading import get_ident
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,8 @@ import numpy as np
 from fnx.core.errors import MissingPackage
 from fnx.core.transport import Groups, TransportError
 
+# What each thread waits for, and since when: a communicator, the call, seconds of `monotonic`.
+waiting: dict[int | None, tuple["Mpi", str, float]] = {}
 _OPS = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 _HALVES = ("float16", "bfloat16")
 
@@ -44,10 +48,19 @@ class Mpi:
         self._groups: dict[Groups, Mpi] = {}
 
     def _call(self, call: Callable, *args: Any) -> None:
+        me = get_ident()
+        waiting[me] = self, call.__name__, monotonic()
         try:
             call(*args)
         except world().Exception as error:
             raise TransportError(f"MPI between {self.size} ranks: {error}") from error
+        finally:
+            waiting.pop(me, None)
+
+    def world_ranks(self) -> list[int]:
+        """The numbers, among all ranks, of those of the communicator."""
+        group, everyone = self.comm.Get_group(), world().COMM_WORLD.Get_group()
+        return group.Translate_ranks(list(range(self.size)), everyone)
 
     def all_reduce(self, x: np.ndarray, op: str) -> np.ndarray:
         x = np.asarray(x, order="C")  # of rank 0, too, which np.ascontiguousarray makes rank 1 of
