@@ -1,4 +1,4 @@
-"""jit of arrays that lie on a mesh: results of the unsharded program, shardings as JAX's, what is gathered."""
+"""jit of arrays that lie on a mesh: results as unsharded, shardings as JAX's, what is gathered."""
 
 import numpy as np
 import pytest

@@ -101,7 +101,7 @@ def test_a_rank_that_does_not_come_ends_the_job(how, message, tmp_path, monkeypa
     assert message in done.stderr
     if how == "hangs":
         assert "rank 1 is elsewhere at" in done.stderr
-        assert "faults.py:9" in done.stderr
+        assert "faults.py:11" in done.stderr
 
 
 @needs_mpi
