@@ -148,7 +148,7 @@ def check_arrays():
     for read in (np.asarray, fnx.device_get, float, lambda x: x + 1):
         with pytest.raises(ValueError, match="process_allgather"):
             read(x)
-    with pytest.raises(ValueError, match="expected \\(%d, 8\\)" % len(mine)):
+    with pytest.raises(ValueError, match=rf"expected \({len(mine)}, 8\)"):
         fnx.make_array_from_process_local_data(s, mine[1:], rows.shape)
     copies = fnx.device_put(rows, fnx.NamedSharding(mesh, fnx.P()))
     equal(np.asarray(copies), rows)
