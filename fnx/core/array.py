@@ -218,6 +218,8 @@ class ConcreteArray(Array):
     def __repr__(self) -> str:
         if self.is_deleted():
             return f"Array(<deleted>, shape={self.shape}, dtype={self.dtype})"
+        if isinstance(self._value, Buffer) and (shown := self._value.shown()) is not None:
+            return shown
         prefix = "Array("
         body = np.array2string(self._value, prefix=prefix, separator=", ", threshold=1000)
         weak = ", weak_type=True" if self.weak_type else ""

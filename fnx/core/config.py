@@ -81,6 +81,9 @@ cache = Setting("cache", True, "keep compiled code on disk")
 num_devices = Setting(
     "num_devices", 1, "how many devices pmap and meshes find: threads of this CPU"
 )
+exchange_timeout = Setting(
+    "exchange_timeout", 0.0, "seconds a rank waits for others before it ends the job; 0: for ever"
+)
 backend = Setting(
     "backend", "cpu", "what jit compiles for: cpu, cuda, numba, reference", calls=True
 )

@@ -191,3 +191,6 @@ DISPLAYED_SPECIALISATIONS = 6  # of a jitted function, the last ones
 DRAWN_EQUATIONS = 80  # of a graph, nested ones included: more than a screen
 DISPLAYED_LEAVES = 200  # of a pytree: several screens
 DRAWN_DEVICES = 256  # of a mesh: so many numbers can be read
+
+# fnx/distributed
+PATIENCE_WITH_RANKS = 30.0  # seconds of waiting in one exchange after which a rank says so

@@ -160,10 +160,18 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, **_: Any) -> Any:
     if any(getattr(p, "platform", "cpu") == "gpu" for p in places):
         put = import_module("fnx.lowering.cuda.device").put
         return structure.unflatten(map(put, leaves, places))
-    copies = [as_array(a).copy() for a in leaves]  # type: ignore[attr-defined]
-    for x, place in zip(copies, places):
-        _check_cut(x, place)
-    return structure.unflatten(map(placed, copies, places))
+    return structure.unflatten(map(_put, leaves, places))
+
+
+def _put(x: Any, place: Any) -> Array:
+    """A copy of an array that lies so."""
+    x = as_array(x)
+    check = getattr(place, "check", None)
+    if check is not None:  # shardings say what they cannot cut
+        check(x.aval)
+    if ranks and not isinstance(x, Tracer) and hasattr(place, "put"):
+        return place.put(x)
+    return placed(x.copy(), place)  # type: ignore[attr-defined]
 
 
 def _check_place(place: Any) -> None:
@@ -171,13 +179,6 @@ def _check_place(place: Any) -> None:
         raise InvalidValue(
             f"device_put to {place!r}; expected a device (fnx.devices()[0]), a sharding or None"
         )
-
-
-def _check_cut(x: Array, place: Any) -> None:
-    """Shardings say what they cannot cut."""
-    check = getattr(place, "check", None)
-    if check is not None:
-        check(x.aval)
 
 
 def device_get(x: Any) -> Any:

@@ -10,6 +10,7 @@ from fnx.core.backend import Backend, Compiled, donation
 from fnx.core.interpreter import evaluate, use
 from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr, made_once, subjaxprs
 from fnx.core.primitive import Primitive
+from fnx.interpreters.control_flow import ScanRecord, WhileRecord
 from fnx.interpreters.operands import typed
 from fnx.interpreters.passes.simplify import simplify
 from fnx.interpreters.pieces import in_pieces, may_run_apart
@@ -19,6 +20,8 @@ def compiled(jaxpr: Jaxpr, backend: Backend, donated: tuple[int, ...] = ()) -> C
     """The native function of a jaxpr; it is made once. It may overwrite inputs that are donated."""
 
     def make() -> Compiled:
+        if is_sharded(jaxpr) and (sharded := getattr(backend, "sharded", None)) is not None:
+            return sharded(jaxpr, donated)
         owner = ref(jaxpr)  # which keeps what is made here, not the other way round
         if may_run_apart(jaxpr):
             whole = lambda: backend.compile(owner(), (), lambda: simplify(owner(), final=True))
@@ -29,6 +32,20 @@ def compiled(jaxpr: Jaxpr, backend: Backend, donated: tuple[int, ...] = ()) -> C
         return backend.compile(jaxpr, donated, lambda: simplify(owner(), final=True))
 
     return jaxpr.once(_key(backend, donated), make)
+
+
+@made_once
+def is_sharded(jaxpr: Jaxpr, in_loop: bool = False) -> bool:
+    """Whether a jaxpr says how values lie on devices, or a loop in it is around members' programs."""
+    return any(
+        hasattr(e.prim, "sharding_of_value")
+        or (in_loop and hasattr(e.prim, "runs_apart"))
+        or any(
+            is_sharded(j, in_loop or isinstance(e.prim, (ScanRecord, WhileRecord)))
+            for j in subjaxprs(e.prim)
+        )
+        for e in jaxpr.eqns
+    )
 
 
 def _key(backend: Backend, donated: tuple[int, ...]) -> tuple:

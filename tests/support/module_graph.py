@@ -25,6 +25,8 @@ interpreters/passes     : core ops ops/ interpreters interpreters/analysis
 interpreters/reverse    : core ops ops/ interpreters interpreters/analysis interpreters/passes
 interpreters/primitives : core ops ops/ interpreters interpreters/analysis interpreters/passes
                           interpreters/reverse
+interpreters/partition  : core ops ops/ interpreters interpreters/analysis interpreters/passes
+                          interpreters/primitives
 interpreters/faces      : core ops ops/ interpreters interpreters/
 
 lowering/ir             : core

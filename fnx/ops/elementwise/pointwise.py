@@ -20,6 +20,7 @@ from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Host, Operand, Point, Recipe
 from fnx.ops.base.broadcast import Broadcast, Sum, broadcast_axis
 from fnx.ops.base.permute import move_axis
+from fnx.ops.base.sharding_rule import Factors, axis_by_axis
 
 Dtypes = Mapping[np.dtype, np.dtype]
 
@@ -119,6 +120,10 @@ class Pointwise(Primitive):
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         return (self(*align(size, args, axes)),), (result_axis(args, axes),)
+
+    def sharding(self, *avals: ShapedArray) -> Factors:
+        ranks = [len(a.shape) for a in avals]
+        return axis_by_axis(max(ranks), *ranks)
 
     def lower(self, *operands: Operand) -> Recipe:
         fn = self.scalar_fn(*[x.dtype for x in operands])

@@ -135,6 +135,7 @@ class LUPivotsToPermutation(Stacked):
 
     permutation_size: int
     name = "lu_pivots_to_permutation"
+    core_rank = 1
 
     def abstract(self, pivots: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
         if not dtypes.is_integer(pivots.dtype) or not pivots.ndim:

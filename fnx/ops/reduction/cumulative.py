@@ -17,6 +17,7 @@ from fnx.core.recipe import Operand, Recipe
 from fnx.ops.base import float32_accumulation
 from fnx.ops.base.broadcast import Broadcast, Shape, broadcast_axis, check_axes, full, scalar
 from fnx.ops.base.permute import move_axis
+from fnx.ops.base.sharding_rule import Factors, all_but
 from fnx.ops.elementwise.arithmetic import exp, mul, sub
 from fnx.ops.elementwise.convert import ConvertElementType
 from fnx.ops.elementwise.pointwise import FLOAT, NUMBER, add, dtype_table
@@ -130,6 +131,9 @@ class Cumulative(Primitive):
         at = axes[0]
         return (Cumulative(self.name, self.axis + (self.axis >= at), self.reverse)(args[0]),), (at,)
 
+    def sharding(self, x: ShapedArray) -> Factors:
+        return all_but(x.ndim, (self.axis,))
+
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
         if x.dtype in float32_accumulation.SMALL:
             return float32_accumulation.through_float32(self, x)
@@ -205,6 +209,9 @@ class Recurrence(Primitive):
             for x, k in zip(args, axes)
         ]
         return (Recurrence(self.axis + (self.axis >= at), self.reverse)(*xs),), (at,)
+
+    def sharding(self, a: ShapedArray, b: ShapedArray) -> Factors:
+        return all_but(a.ndim, (self.axis,), operands=2)
 
     def lower(self, a: Operand, b: Operand) -> Recipe:  # type: ignore[override]
         zero = expr.const(0, b.dtype)
