@@ -22,7 +22,7 @@ Compile = Callable[[Jaxpr], Any]
 def may_run_apart(jaxpr: Jaxpr) -> bool:
     """Whether there are equations that members could run at once, in the jaxpr or in calls in it."""
     for e in jaxpr.eqns:
-        if type(e.prim).runs_apart is not False:  # the property: its value is not for good
+        if e.prim.on_devices == "members":
             return True
         if e.prim.transparent == "always" and any(map(may_run_apart, subjaxprs(e.prim))):
             return True

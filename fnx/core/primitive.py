@@ -127,6 +127,9 @@ class Primitive:
     call_primitive = map_primitive = False  # JAX's words for calls that jaxprs here do not have
     transparent = "never"  # when an equation may be replaced with its jaxpr: never, final, always
     runs_apart = False  # whether its equations had better be programs of their own
+    on_devices = (
+        ""  # "values": says how arrays lie on several devices; "members": has their programs
+    )
 
     def apply(self, *args: Array) -> tuple[Array, ...]:
         """All results, under the current interpreter."""

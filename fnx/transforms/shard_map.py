@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fnx.core import config
 from fnx.core.array import Array, as_array, is_array_like
 from fnx.core.errors import (
     InvalidValue,

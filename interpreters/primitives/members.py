@@ -125,6 +125,7 @@ class Members(HigherOrder):
     of: str = "f"
     backend: Backend | None = field(default=None, compare=False, repr=False)
     name = "shard_map"
+    on_devices = "members"
     jaxpr_fields = ("jaxpr",)
     transparent = "final"
 

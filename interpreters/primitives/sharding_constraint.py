@@ -29,7 +29,7 @@ class ShardingConstraint(Linear):
     name = "sharding_constraint"
     cost = FREE
     transparent = "final"
-    sharding_of_value = True  # programs with it are of arrays that lie on several devices
+    on_devices = "values"
 
     def applied(self, atoms: Sequence[Atom]) -> Jaxpr:
         """What remains of it in a program for one."""
