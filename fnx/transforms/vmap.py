@@ -178,15 +178,21 @@ def map_elements(
     outs, found = batch(flat, sized, leaves, axes)
     dummy = operations.tree_unflatten(structures[0], [object() for _ in outs])
     wanted = flatten_axes(out_axes, dummy, f"{what} out_axes")
+    if place is _place:
+        _check_unmapped(found, wanted, dummy, what)
+    placed = [place(size, x, k, to) for x, k, to in zip(outs, found, wanted, strict=True)]
+    return operations.tree_unflatten(structures[0], placed)
+
+
+def _check_unmapped(found: list, wanted: list, dummy: Any, what: str) -> None:
+    """Raise for a result that has a batch axis where `out_axes` says that it has none."""
     for j, (k, to) in enumerate(zip(found, wanted, strict=True)):
-        if place is _place and k is not None and to is None:
+        if k is not None and to is None:
             path = operations.tree_flatten_with_path(dummy)[0][j][0]
             raise InvalidValue(
                 f"at {what} out_axes{keystr(path)}, got axis spec None but output was batched on axis "
                 f"{k}: the result differs between batch elements; give it an axis"
             )
-    placed = [place(size, x, k, to) for x, k, to in zip(outs, found, wanted, strict=True)]
-    return operations.tree_unflatten(structures[0], placed)
 
 
 def _place(size: int, x: Array, axis: int | None, to: int | None) -> Array:
