@@ -10,7 +10,7 @@ from fnx.core.backend import Backend, Compiled, donation
 from fnx.core.interpreter import evaluate, use
 from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr, made_once, subjaxprs
 from fnx.core.primitive import Primitive
-from fnx.interpreters.closure_conversion import HigherOrder
+from fnx.interpreters.closure_conversion import carriers
 from fnx.interpreters.control_flow import ScanRecord, WhileRecord
 from fnx.interpreters.operands import typed
 from fnx.interpreters.passes.simplify import simplify
@@ -40,12 +40,7 @@ def compiled(jaxpr: Jaxpr, backend: Backend, donated: tuple[int, ...] = ()) -> C
 @made_once
 def concerns_devices(jaxpr: Jaxpr) -> bool:
     """Whether anything in a jaxpr is of several devices: what most programs need not be looked at for."""
-    for prim in [
-        e.prim for e in jaxpr.eqns if e.prim.on_devices or isinstance(e.prim, HigherOrder)
-    ]:
-        if prim.on_devices or any(map(concerns_devices, subjaxprs(prim))):
-            return True
-    return False
+    return any(p.on_devices or any(map(concerns_devices, subjaxprs(p))) for p in carriers(jaxpr))
 
 
 @made_once
