@@ -1,13 +1,14 @@
 """What JAX says of a program without compiling it: types by its tracing, values equation by equation.
 
-XLA compiles each loop, branch and jitted function of a program anew, which takes most of the time of a comparison;
-single operations are compiled once a process.
+XLA compiles each loop, branch and jitted function of a program anew, which takes most of the time of
+a comparison; single operations are compiled once a process.
 """
 
 from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.ad_checkpoint
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal
 
@@ -72,9 +73,17 @@ def _scan(params: dict, *args: Any) -> list:
 def _while(params: dict, *args: Any) -> list:
     n, k = params["cond_nconsts"], params["body_nconsts"]
     cond, body, carry = args[:n], args[n : n + k], args[n + k :]
-    while bool(evaluate(params["cond_jaxpr"], *cond, *carry)[0]):
-        carry = evaluate(params["body_jaxpr"], *body, *carry)
+    while np.any(more := np.asarray(evaluate(params["cond_jaxpr"], *cond, *carry)[0])):
+        new = evaluate(params["body_jaxpr"], *body, *carry)
+        # Of a batch with one condition each, those that ended keep what they have.
+        carry = [_kept(more, a, b) for a, b in zip(new, carry, strict=True)]
     return list(carry)
+
+
+def _kept(more: np.ndarray, new: Any, old: Any) -> Any:
+    if more.all():
+        return new
+    return np.where(more.reshape(more.shape + (1,) * (np.ndim(new) - more.ndim)), new, old)
 
 
 def _cond(params: dict, at: Any, *args: Any) -> list:
