@@ -64,7 +64,7 @@ def custom_linear_solve(
     Array(2., dtype=float64)
     """
     leaves, treedef = flatten_arrays(b, "the right-hand side of custom_linear_solve")
-    avals = [x.aval.strong() for x in leaves]
+    avals = [x.aval for x in leaves]
     mv, mv_consts = _closed(matvec, treedef, avals, "matvec")
     aux: list | None = [] if has_aux else None
     forward, consts = _closed(lambda v: solve(matvec, v), treedef, avals, "solve", aux)

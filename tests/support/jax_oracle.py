@@ -27,7 +27,7 @@ def evaluate(closed: ClosedJaxpr, *args: Any) -> list:
 
 
 def _run(jaxpr: Any, consts: Any, args: Any) -> list:
-    known: dict = dict(zip(jaxpr.constvars, consts, strict=True))
+    known: dict = dict(zip(jaxpr.constvars, map(np.asarray, consts), strict=True))
     known.update(zip(jaxpr.invars, args, strict=True))
     read = lambda v: np.asarray(v.val, v.aval.dtype) if isinstance(v, Literal) else known[v]
     for eqn in jaxpr.eqns:

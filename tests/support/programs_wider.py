@@ -283,7 +283,9 @@ class Wider(Nested):
                 around = lib.lax.ppermute(y, "i", [(0, 1), (1, 2), (2, 0)])
                 mean = lib.lax.pmean(lib.jnp.sin(y), "i")
                 best = lib.lax.pmax(lib.lax.stop_gradient(y), "i")
-                sums = lib.jnp.sum(lib.lax.all_gather(r, "i")) + lib.lax.psum(y * 0.25, "i")
+                sums = lib.jnp.sum(lib.lax.all_gather(lib.jnp.sin(r), "i")) + lib.lax.psum(
+                    lib.jnp.sin(y), "i"
+                )
                 return around + mean + best * 0.1 + sums + lib.lax.axis_index("i")
 
             return lib.api.vmap(member, axis_name="i")
