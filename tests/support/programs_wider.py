@@ -111,7 +111,9 @@ class Wider(Nested):
         return made
 
     def _complex(self) -> Callable:
-        return lambda lib: lambda x: lib.jnp.real(lib.jnp.exp(1j * x) * (x + 2j)).astype(x.dtype)
+        return lambda lib: (
+            lambda x: lib.jnp.real(lib.jnp.exp(1j * x) * (x + 2j)).astype(lib.jnp.asarray(x).dtype)
+        )
 
     def _narrow(self) -> Callable:
         return lambda lib: lambda x: lib.jnp.asarray(x).astype("float32") * 0.5 + x
@@ -262,15 +264,14 @@ class Wider(Nested):
 
     def _vmap_of_columns(self, f: Callable) -> Callable:
         def made(lib: SimpleNamespace) -> Callable:
-            one = lambda pair: (f(lib)(pair[0]), f(lib)(pair[1]))
-            columns = lib.api.vmap(
-                lib.api.vmap(one, 1, 1, spmd_axis_name="b"), 0, (-1, 0), spmd_axis_name="a"
-            )
+            one = lambda pair: lib.jnp.stack([f(lib)(pair[0]), f(lib)(pair[1])])
+            columns = lib.api.vmap(one, 1, 1, spmd_axis_name="b")
+            tables = lib.api.vmap(columns, 0, -1, spmd_axis_name="a")
 
             def outer(x: Any) -> Any:
                 y = lib.jnp.stack([lib.jnp.sin(x), x])
-                a, b = columns(lib.jnp.stack([y, 2 * y]))
-                return a[0, :, 1] + b[1, 1]
+                found = tables(lib.jnp.stack([y, 2 * y]))
+                return found[0, :, 1] + found[1, :, 0]
 
             return outer
 
