@@ -28,8 +28,8 @@ class Wider(Nested):
             found = run(lib)
             x = found["one"]
             counts = {
-                "positive": x > 0,
-                "whole": lib.jnp.floor(lib.jnp.sin(x) * 8).astype("int32"),
+                "positive": x > 0.1234567,
+                "whole": lib.jnp.floor(lib.jnp.sin(x) * 8 + 0.37).astype("int32"),
             }
             return [found, None, counts, Pair(lib.jnp.argmax(x), lib.jnp.isfinite(x))]
 

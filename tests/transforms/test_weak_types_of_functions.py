@@ -1,4 +1,4 @@
-"""Which results are weak, of functions, of derivatives, and of these under checkpoint: as JAX 0.10.2 has it.
+"""Which results are weak, of functions, derivatives, and these under checkpoint: as JAX 0.10.2 has it.
 
 Each result is w (weak) or s (strong), in the order of the leaves.
 """
@@ -39,7 +39,7 @@ FUNCTIONS = [
     (lambda x: jnp.full_like(x, x), (W3,), "s"),
     (lambda x: jnp.round(x, 2), (W3,), "s"),
     (jnp.linalg.qr, (W33,), "ww"),
-    (lambda x: jnp.linalg.svd(x), (W33,), "www"),
+    (jnp.linalg.svd, (W33,), "www"),
     (lambda x: lax.top_k(x, 2), (W3,), "ww"),
     (fnx.nn.relu6, (I0,), "w"),
     (fnx.nn.elu, (I0,), "w"),
@@ -47,8 +47,8 @@ FUNCTIONS = [
     (special.expi, (W0,), "s"),
 ]
 
-# A function, its arguments, and what is weak of jvp's (result, tangent), of vjp's (result, cotangents), and of
-# the latter under checkpoint.
+# A function, its arguments, and what is weak of jvp's (result, tangent), of vjp's (result, cotangents), and
+# of the latter under checkpoint.
 DERIVATIVES = [
     (lambda x: x**0.5, (W0,), "ws", "ws", "ws"),
     (lambda x: x**2.0, (W3,), "ws", "ws", "ws"),
