@@ -140,3 +140,10 @@ def test_solvers_are_as_weak_as_their_arguments():
     assert weak(solve, (W3,)) == "w"
     assert solve(lax.broadcast(0.5, (3,))).weak_type
     assert weak(lambda x: fnx.linearize(fnx.grad(solve), x)[1](x), (W0,)) == "w"
+
+
+@pytest.mark.parametrize("jacobian", [fnx.jacfwd, fnx.jacrev])
+def test_derivatives_of_jacobians_are_weak_where_the_argument_is(jacobian):
+    assert weak(fnx.grad(jacobian(jnp.sin)), (W0,)) == "w"
+    assert weak(fnx.grad(jacobian(jnp.sin)), (S0,)) == "s"
+    assert weak(jacobian(lambda x: x + np.float64(1)), (W0,)) == ("s" if jacobian is fnx.jacfwd else "w")
