@@ -146,4 +146,6 @@ def test_solvers_are_as_weak_as_their_arguments():
 def test_derivatives_of_jacobians_are_weak_where_the_argument_is(jacobian):
     assert weak(fnx.grad(jacobian(jnp.sin)), (W0,)) == "w"
     assert weak(fnx.grad(jacobian(jnp.sin)), (S0,)) == "s"
-    assert weak(jacobian(lambda x: x + np.float64(1)), (W0,)) == ("s" if jacobian is fnx.jacfwd else "w")
+    assert weak(jacobian(lambda x: x + np.float64(1)), (W0,)) == (
+        "s" if jacobian is fnx.jacfwd else "w"
+    )
