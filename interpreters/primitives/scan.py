@@ -47,8 +47,9 @@ from fnx.interpreters.reverse.scan_transpose import (
 from fnx.interpreters.reverse.trip_count import counted_loops, holds_while, ranges_inside, ranges_of
 from fnx.interpreters.reverse.undo_loop import UndoLoop, undo_loop_of
 from fnx.interpreters.rewrite import bind_into, dependent, reads, splice, with_zeros
+from fnx.ops.base.broadcast import typed_zeros
 from fnx.ops.base.permute import Reshape
-from fnx.ops.structure.basic import broadcast_axis, reshape, zeros
+from fnx.ops.structure.basic import broadcast_axis, reshape
 
 from .divergent import batch_of_counts
 
@@ -122,7 +123,10 @@ class Scan(ScanRecord):
             carry = more
         avals = self.parts(self.jaxpr.in_avals)[1]
         tc, tk, tx = self.parts(tangents)
-        tk = [zeros(a.tangent()) if nz and t is None else t for t, nz, a in zip(tk, carry, avals)]
+        tk = [
+            typed_zeros(a.tangent()) if nz and t is None else t
+            for t, nz, a in zip(tk, carry, avals)
+        ]
         return (*tc, *tk, *tx), (*carry, *outs[self.carry :])
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:

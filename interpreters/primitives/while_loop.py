@@ -30,8 +30,8 @@ from fnx.interpreters.reverse.cond_transpose import filled, union
 from fnx.interpreters.reverse.trip_count import as_scan, count_of, ranges_of
 from fnx.interpreters.rewrite import bind_into, reads, splice
 from fnx.interpreters.trace import trace_closed
+from fnx.ops.base.broadcast import typed_zeros
 from fnx.ops.reduction.reduction import ReduceOr
-from fnx.ops.structure.basic import zeros
 
 from .divergent import choose, may_part, one_by_one
 from .scan import Scan
@@ -86,7 +86,7 @@ class While(WhileRecord):
         loop, mask = self.differentiated(given(tangents), rule)
         c, b, carry = self.parts(primals)
         _, tb, tcarry = self.parts(tangents)
-        start = [zeros(x.aval.tangent()) if t is None else t for t, x in zip(tcarry, carry)]
+        start = [typed_zeros(x.aval.tangent()) if t is None else t for t, x in zip(tcarry, carry)]
         outs = loop(*c, *b, *only(given(tb), tb), *carry, *only(mask, start))
         return outs[: len(carry)], spread(mask, outs[len(carry) :])
 

@@ -137,14 +137,8 @@ def as_type(x: Array, dtype: np.dtype) -> Array:
     if x.dtype != dtype:
         return convert(x, dtype)
     if getattr(x, "weak_type", False):
-        return _strong(x)
+        return strong(x)
     return x
-
-
-def _strong(x: Array) -> Array:
-    if type(x) is ConcreteArray:
-        return x.with_weak_type(False)
-    return ops.ConvertElementType(x.dtype)(x)
 
 
 def _leaves(x: Any, found: list) -> list:
