@@ -156,6 +156,12 @@ def on_devices(c: float) -> tuple[Call, Any]:
     return lambda: [both(x)], [3 * X * c + x]
 
 
+def by_numba(c: float) -> tuple[Call, Any]:
+    f = fnx.jit(lambda x: jnp.sin(x) * c, backend="numba")
+    g = fnx.jit(lambda x: jnp.cos(x) + 1, backend="numba")
+    return lambda: [f(X), g(X)], [np.sin(X) * c, np.cos(X) + 1]
+
+
 def random_numbers(c: float) -> tuple[Call, Any]:
     f = fnx.jit(lambda key: fnx.random.split(key, 2))
     expected = fnx.random.key_data(f(fnx.random.key(7)))
@@ -166,7 +172,7 @@ WAYS: dict[str, Way] = {
     f.__name__: f
     for f in (
         *(eager, traced, compiled, recalled, called, slope, batched, with_callback, with_rule),
-        *(with_settings, observed, with_refs, on_devices, random_numbers),
+        *(with_settings, observed, with_refs, on_devices, by_numba, random_numbers),
     )
 }
 
@@ -200,7 +206,7 @@ def _kept(module: types.ModuleType) -> list[tuple[str, Any]]:
             found.append((key, x.get(None)))
         elif type(x) is config.Setting:
             found.append((key, x.value))
-        elif hasattr(x, "_is_owned"):
+        elif type(x) is type(threading.RLock()):
             found.append((key, x._is_owned()))
     return found
 
