@@ -440,9 +440,7 @@ class _Transposed:
             back = linearize_.backward_jaxpr(of.jaxpr, args, given)[len(self.consts) :]
         except (TypeMismatch, AttributeError) as error:  # a rule asked for an input's numbers
             types = ", ".join([a.str_short() for a in of.inputs])
-            raise TypeMismatch(
-                f"linear_transpose needs a function that is linear in {types}"
-            ) from error
+            raise TypeMismatch(f"linear_transpose needs a function linear in {types}") from error
         full = [zeros(a) if b is None else b for a, b in zip(of.inputs, back, strict=True)]
         return operations.tree_unflatten(of.treedef, full)
 
