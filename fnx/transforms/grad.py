@@ -341,7 +341,7 @@ def check_like(x: Any, aval: ShapedArray, what: str, tangent: bool = True) -> Ar
 def jvp(fun: Callable, primals: Any, tangents: Any, has_aux: bool = False) -> Any:
     """The result of `fun(*primals)` and its derivative along `tangents`.
 
-    TypeError for what are not tuples of one structure and of equal shapes and dtypes.
+    TypeError for what are not tuples or lists of one structure and of equal shapes and dtypes.
 
     >>> fnx.jvp(lambda x: x * x, (3.0,), (1.0,))[1]
     Array(6., dtype=float64, weak_type=True)
@@ -436,7 +436,11 @@ class _Transposed:
             raise TypeMismatch(f"{what} has the structure {structure}; {expected}")
         given = [check_like(c, a, what, False) for c, a in zip(cts, of.jaxpr.out_avals)]
         args = [*self.consts, *map(Undefined, of.inputs)]
-        back = linearize_.backward_jaxpr(of.jaxpr, args, given)[len(self.consts) :]
+        try:
+            back = linearize_.backward_jaxpr(of.jaxpr, args, given)[len(self.consts) :]
+        except (TypeMismatch, AttributeError) as error:  # a rule asked for an input's numbers
+            types = ", ".join([a.str_short() for a in of.inputs])
+            raise TypeMismatch(f"linear_transpose needs a function linear in {types}") from error
         full = [typed_zeros(a) if b is None else b for a, b in zip(of.inputs, back, strict=True)]
         return operations.tree_unflatten(of.treedef, full)
 
