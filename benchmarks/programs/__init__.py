@@ -15,6 +15,7 @@ FAMILIES = (
     "stencils",
     "kernels",
     "derivatives",
+    "simulations",
     "loops",
     "lanes",
     "matrices",
