@@ -16,6 +16,7 @@ FAMILIES = (
     "kernels",
     "inference",
     "derivatives",
+    "simulations",
     "loops",
     "lanes",
     "matrices",
