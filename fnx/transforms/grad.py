@@ -244,7 +244,8 @@ class _Pull(_Linear):
                 f"the cotangent of a vjp has the structure {structure}; expected that of the "
                 f"result, {types.structure}"
             )
-        cts = [check_like(c, a, "the cotangent of a vjp") for c, a in zip(cts, types.outs)]
+        what = "the cotangent of a vjp"
+        cts = [check_like(c, a, what, own=True) for c, a in zip(cts, types.outs)]
         grads = [_filled(g, a) for g, a in zip(self.tape.pull(cts), types.inputs, strict=True)]
         return operations.tree_unflatten(types.treedef, grads)
 
@@ -308,14 +309,17 @@ _register(_Pull)
 _register(_Push)
 
 
-def check_like(x: Any, aval: ShapedArray, what: str, tangent: bool = True) -> Array | None:
+def check_like(
+    x: Any, aval: ShapedArray, what: str, tangent: bool = True, own: bool = False
+) -> Array | None:
     """`x` as the tangent or cotangent of a value of type `aval`; None for those that have none.
 
-    Not a `tangent` but a value of that very type is an operand of a linear function.
+    Not a `tangent` but a value of that very type is an operand of a linear function. With `own`
+    integers may stand for what goes with them, as in JAX, where results are given as cotangents.
     """
     if tangent and not dtypes.is_inexact(aval.dtype):
         given = np.result_type(getattr(x, "dtype", type(x)))
-        if given != dtypes.float0:
+        if given != dtypes.float0 and not (own and given == aval.dtype):
             raise TangentMismatch(
                 f"{what} has dtype {given}; expected float0, np.zeros(shape, fnx.dtypes.float0), since "
                 f"the value is of dtype {dtypes.NAME[aval.dtype]}: convert that with .astype(float)"
