@@ -163,7 +163,13 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, **_: Any) -> Any:
     copies = [as_array(a).copy() for a in leaves]  # type: ignore[attr-defined]
     for x, place in zip(copies, places):
         _check_cut(x, place)
-    return structure.unflatten(map(placed, copies, places))
+    return structure.unflatten(map(_placed, copies, places))
+
+
+def _placed(x: Array, place: Any) -> Array:
+    if isinstance(place, CpuDevice) and type(x) is ConcreteArray:
+        return import_module("fnx.process.committed").put(x, place)
+    return placed(x, place)
 
 
 def _check_place(place: Any) -> None:

@@ -22,7 +22,7 @@ class DeviceBuffer(Buffer):
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype, memory: Memory, driver: Driver):
         super().__init__(shape, dtype)
-        self.memory, self.driver = memory, driver
+        self.memory, self.driver, self.place = memory, driver, driver.place
 
     @classmethod
     def of(cls, array: Any, driver: Driver) -> "DeviceBuffer":

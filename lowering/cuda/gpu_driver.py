@@ -18,7 +18,7 @@ from fnx.core.errors import JaxRuntimeError
 from fnx.core.threads.fork_safety import cached_property
 
 from . import device_code
-from .driver import Argument
+from .driver import Argument, GpuDevice
 from .kernel_printer import Printed
 
 _OLDEST = 13000  # the driver's version, as it says it, that code of CUDA 13 needs
@@ -80,6 +80,7 @@ class GpuDriver:
         device_code.numba_cuda()
         self._process = os.getpid()
         self.device = _first_device()
+        self.place = GpuDevice(self, str(self.device.name))
         self.stream = self._target = self.device.create_stream()
         self._held: WeakSet[_Held] = WeakSet()
         self._in_use = self._peak = self._count = 0

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from . import simulator
-from .driver import Argument
+from .driver import Argument, GpuDevice
 from .kernel_printer import Printed
 
 
@@ -32,6 +32,7 @@ class SimulatedDriver:
     name = "simulator"
 
     def __init__(self) -> None:
+        self.place = GpuDevice(self, self.name)
         self._stats = {"bytes_in_use": 0, "peak_bytes_in_use": 0, "num_allocs": 0}
 
     def allocate(self, nbytes: int, what: str = "an array") -> HostMemory:

@@ -9,8 +9,7 @@ import pytest
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[fake_gpu.Gpu]:
     """A GPU whose calls are recorded, gone after the test."""
-    from fnx.lowering.cuda import backend, device
+    from fnx.lowering.cuda import backend
 
     yield fake_gpu.install(monkeypatch)
-    for cached in (backend.driver, device._device):
-        cached.cache_clear()
+    backend.driver.cache_clear()
