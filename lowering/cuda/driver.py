@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from .kernel_printer import Printed
+from .kernels.kernel_printer import Printed
 
 
 class Memory(Protocol):
@@ -47,6 +47,7 @@ class Driver(Protocol):
 
     name: str
     place: GpuDevice
+    handle: int | None  # of the stream, for libraries; None where there are none
 
     def allocate(self, nbytes: int, what: str = "an array") -> Memory:
         """New memory for what errors then name; OutOfMemory if there is none left."""

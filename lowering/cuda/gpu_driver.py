@@ -19,7 +19,7 @@ from fnx.core.threads.fork_safety import cached_property
 
 from . import device_code
 from .driver import Argument, GpuDevice
-from .kernel_printer import Printed
+from .kernels.kernel_printer import Printed
 
 _OLDEST = 13000  # the driver's version, as it says it, that code of CUDA 13 needs
 # Of CUDA's errors those after which a process cannot use the device any more.
@@ -82,6 +82,7 @@ class GpuDriver:
         self.device = _first_device()
         self.place = GpuDevice(self, str(self.device.name))
         self.stream = self._target = self.device.create_stream()
+        self.handle = int(self.stream.handle)
         self._held: WeakSet[_Held] = WeakSet()
         self._in_use = self._peak = self._count = 0
         self._asked: dict[str, None] = {}  # kernels, since the GPU was last known to be well
@@ -165,7 +166,7 @@ class GpuDriver:
         def ask() -> None:
             from cuda.bindings import driver
 
-            (error,) = driver.cuMemcpyAsync(target, source, nbytes, int(self.stream.handle))
+            (error,) = driver.cuMemcpyAsync(target, source, nbytes, self.handle)
             if int(error):
                 raise RuntimeError(repr(error))
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from . import simulator
 from .driver import Argument, GpuDevice
-from .kernel_printer import Printed
+from .kernels.kernel_printer import Printed
 
 
 class HostMemory:
@@ -30,6 +30,7 @@ class SimulatedDriver:
     """Runs kernels in the simulator."""
 
     name = "simulator"
+    handle = None
 
     def __init__(self) -> None:
         self.place = GpuDevice(self, self.name)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import fake_cupy
 import fake_gpu
 import pytest
 
@@ -13,3 +14,9 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[fake_gpu.Gpu]:
 
     yield fake_gpu.install(monkeypatch)
     backend.driver.cache_clear()
+
+
+@pytest.fixture
+def cupy(monkeypatch: pytest.MonkeyPatch, gpu: fake_gpu.Gpu) -> fake_cupy.Cupy:
+    """CuPy's calls on that GPU, recorded."""
+    return fake_cupy.install(monkeypatch, gpu)
