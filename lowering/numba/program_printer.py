@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fnx.core import policy
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import kernel, traversal
@@ -372,7 +373,9 @@ class Code(Printer):
         """Ask in a loop that may run for long whether to stop."""
         if s.polled:
             self.module.runtime.add("stop")
-            self.put(f"if stop(calls, {max(traversal.work(s.body), 1)}):")
+            # More than what is polled after is as good, and fits a word.
+            work = min(max(traversal.work(s.body), 1), policy.POLLED_WORK + 1)
+            self.put(f"if stop(calls, {work}):")
             self.put("    return 1")
 
     def nest(self, s: kernel.Nest) -> None:
