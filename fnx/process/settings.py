@@ -1,7 +1,7 @@
 """`fnx.config`: settings by name, fnx's and JAX's, and context managers that change one for a while."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from fnx.core import config as _config
@@ -152,6 +152,18 @@ def _without_effect(name: str) -> Any:
     return manager
 
 
+@contextmanager
+def default_device(new_val: Any = None) -> Iterator[None]:
+    """Within it jitted functions of arrays that were put nowhere run on a device: on a GPU, say.
+
+    >>> with fnx.default_device(fnx.devices()[0]):
+    ...     x = jnp.sin(0.0)
+    """
+    runs = "cuda" if getattr(new_val, "platform", new_val) in ("gpu", "cuda") else None
+    with _default_device(new_val), _config.backend(runs) if runs else nullcontext():
+        yield
+
+
 def default_matmul_precision(new_val: str | None = None) -> AbstractContextManager[None]:
     """Within it a GPU multiplies matrices of float32 so: "tensorfloat32", or as float32, which is the rule.
 
@@ -165,7 +177,7 @@ def default_matmul_precision(new_val: str | None = None) -> AbstractContextManag
 
 check_tracer_leaks = checking_leaks = _without_effect("check_tracer_leaks")
 debug_key_reuse = _without_effect("debug_key_reuse")
-default_device = _without_effect("default_device")
+_default_device = _without_effect("default_device")
 default_prng_impl = _without_effect("default_prng_impl")
 legacy_prng_key = _without_effect("legacy_prng_key")
 threefry_partitionable = _without_effect("threefry_partitionable")

@@ -299,6 +299,16 @@ def test_jit_is_told_the_gpu(gpu):
     assert fnx.jit(lambda x: x + 1, device=device)(X).device == device
 
 
+def test_the_default_device(gpu):
+    (device,) = fnx.devices("gpu")
+    f = fnx.jit(lambda x: x + 1)
+    with fnx.default_device(device):
+        assert f(X).device == device
+    assert f(X).device == fnx.devices()[0]
+    with fnx.default_device(fnx.devices()[0]):
+        assert f(X).device == fnx.devices()[0]
+
+
 def test_mixing_the_gpu_with_the_cpu(gpu):
     (device,) = fnx.devices("gpu")
     x, y = fnx.device_put(X, device), fnx.device_put(X, fnx.devices()[0])
