@@ -67,7 +67,7 @@ def run(fun: Callable, program: Any, leaves: Sequence[Array], args: tuple, kwarg
                 "one: fnx.device_put(x, device)."
             )
     if place.platform == "gpu":
-        return program.on("cuda")(leaves)
+        return list(program.on("cuda")(leaves))
     outs = program(leaves)
     if place == DEVICE:
         return outs

@@ -417,7 +417,7 @@ def make_mesh(
 
 def sharding_of(x: Array) -> Sharding:
     """How an array lies on devices, as was asked for last."""
-    place = getattr(x, "placed", None)
+    place: Any = getattr(x, "placed", None)
     return place if hasattr(place, "spec") else SingleDeviceSharding(x.device)  # type: ignore[attr-defined]
 
 

@@ -191,7 +191,7 @@ class Program:
         self._warn_of_useless_donations()
         return compiled(self.jaxpr, self.backend, self.donated)
 
-    def on(self, name: str) -> Callable[[Sequence[Array]], list[Array]]:
+    def on(self, name: str) -> Callable[[Sequence[Array]], Sequence[Array]]:
         """The same program on another backend, unless one was named for it."""
         if self.backend.name is not None:
             return self
