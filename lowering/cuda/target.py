@@ -1,10 +1,13 @@
 """A GPU as a target: plain nests, which the schedule deals out, and the host for what is not loops."""
 
+from typing import Any
+
 from fnx.core import recipe
+from fnx.lowering.generate.values import Value
 from fnx.lowering.portable import PortableRoutines, PortableTarget
 from fnx.lowering.transform import loop_fusion
 
-from . import libraries
+from . import libraries, sorting
 from .kernels import columns
 from .kernels.thresholds import GPU, LIMITS
 
@@ -22,6 +25,12 @@ class CudaRoutines(PortableRoutines):
 
     def known(self, r: recipe.Library) -> bool:
         return super().known(r) and not libraries.multiplies(r, LIMITS.product)
+
+    def library(self, builder: Any, r: recipe.Library, outs: list[Value]) -> None:
+        if r.name == "sort":
+            sorting.sort(builder, r, outs)
+        else:
+            super().library(builder, r, outs)
 
 
 class CudaTarget(PortableTarget):
