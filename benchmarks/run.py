@@ -62,13 +62,32 @@ def parse() -> argparse.Namespace:
     add("--out", default=str(HERE / "out"), help="folder for JSON, text and picture")
     add("--list", action="store_true", help="only name what would be measured")
     add("--backend", default="", help="what fnx compiles for: cpu, numba")
+    add("--device", choices=("cpu", "cuda"), default="cpu", help="where fnx and JAX run")
     options = parser.parse_args()
+    if options.device == "cuda":
+        options.backend = "cuda"
+        find_gpu()
     if options.backend:  # of the workers, which inherit it
         os.environ["FNX_BACKEND"] = options.backend
     if options.quick:
         options.rounds, options.processes = min(options.rounds, 3), 1
         options.budget = min(options.budget, 1.0)
     return options
+
+
+def find_gpu() -> None:
+    """End with what is missing, where nothing can run on a GPU; JAX then runs on one, too."""
+    from fnx.core.errors import FnxError
+    from fnx.lowering.cuda.backend import driver
+
+    try:
+        print(f"GPU: {driver().place.device_kind}")
+    except FnxError as error:
+        sys.exit(
+            f"--device cuda: {error}\nNUMBA_ENABLE_CUDASIM=1 simulates a GPU: it shows that programs run, "
+            "at small sizes, and no times."
+        )
+    os.environ["FNX_BENCH_PLATFORM"] = "cuda"
 
 
 def select(only: Sequence[str], skip: Sequence[str]) -> list[str]:

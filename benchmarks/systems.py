@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+PLATFORM = os.environ.get("FNX_BENCH_PLATFORM", "cpu")  # where JAX runs: cpu, or cuda
+
 # What each dtype may differ by, relative to the largest entry of an output.
 TOLERANCES = {np.dtype(np.float64): 1e-8, np.dtype(np.float32): 2e-4}
 
@@ -63,7 +65,7 @@ def load(name: str) -> System:
     module = importlib.import_module(name)
     if name == "jax":
         module.config.update("jax_enable_x64", True)
-        module.config.update("jax_platforms", "cpu")
+        module.config.update("jax_platforms", PLATFORM)
     sub = {k: importlib.import_module(f"{name}.{k}") for k in ("numpy", "lax")}
     for extra in ("random", "nn", "scipy.special", "scipy.linalg"):
         try:
@@ -83,7 +85,7 @@ def kernels_compiled(module: Any) -> int:
 
 def environment(threads: int | None, cache: str, jax_cache: str | None = None) -> dict[str, str]:
     """The environment of a worker: thread counts of every library, and where caches lie."""
-    env = dict(os.environ, FNX_CACHE_DIR=cache, JAX_PLATFORMS="cpu")
+    env = dict(os.environ, FNX_CACHE_DIR=cache, JAX_PLATFORMS=PLATFORM)
     # OpenBLAS's threads go on looking for work for 2^26 cycles and more, and hold the CPU that the
     # threads of the next contender need. 2^20 cycles, some 0.3 ms, are ample between two calls.
     env["OPENBLAS_THREAD_TIMEOUT"] = "20"

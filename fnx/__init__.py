@@ -15,6 +15,7 @@ from fnx.core import lazy_imports as _later
 from fnx.core.array import Array as Array
 from fnx.core.array import install as _install
 from fnx.core.aval import ShapedArray as _ShapedArray
+from fnx.core.buffer import importers as _importers
 
 if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx import debug as debug
@@ -221,6 +222,16 @@ def _shards(x: Array) -> _Any:
 
 def _devices(x: Array) -> _Any:
     return _importlib.import_module("fnx.process.shards").devices_of(x)
+
+
+def _of_a_gpu(x: _Any) -> _Any:
+    there = getattr(x, "__dlpack_device__", None)
+    if (there is None or there()[0] == 1) and not hasattr(x, "__cuda_array_interface__"):
+        return None
+    return _importlib.import_module("fnx.lowering.cuda.interchange").taken(x)
+
+
+_importers.append(_of_a_gpu)
 
 
 def _sharding_of_aval(aval: _Any) -> _Any:

@@ -21,13 +21,33 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fnx"))
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--backend", default="", help="what jit compiles for, if a test does not say")
+    parser.addoption(
+        "--device", default="", help="cuda: programs run on a GPU, or in Numba's simulator of one"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """The backend of the command line, before fnx is imported: tests' own processes have it too."""
-    chosen = config.getoption("--backend")
+    device = config.getoption("--device")
+    if device not in ("", "cpu", "cuda"):
+        raise pytest.UsageError(f"--device {device}: expected cpu or cuda")
+    chosen = "cuda" if device == "cuda" else config.getoption("--backend")
     if chosen:
         os.environ["FNX_BACKEND"] = chosen
+    if chosen == "cuda":
+        _check_gpu()
+
+
+def _check_gpu() -> None:
+    """End at once, with what is missing, where programs cannot run on a GPU."""
+    from fnx.core.errors import FnxError
+    from fnx.lowering.cuda.backend import driver
+
+    try:
+        driver()
+    except FnxError as error:
+        hint = "NUMBA_ENABLE_CUDASIM=1 simulates one, for small arrays"
+        raise pytest.UsageError(f"--device cuda: {error} ({hint})") from error
 
 
 QUICK = 8  # of a test's cases the first and every eighth after it are not slow: 150 s of 585 s

@@ -21,6 +21,7 @@ class DLDeviceType(IntEnum):
     """DLPack's kinds of devices that arrays are on."""
 
     kDLCPU = 1
+    kDLCUDA = 2
 
 
 class Array:
@@ -235,13 +236,24 @@ class ConcreteArray(Array):
         dl_device: Any = None,
         copy: Any = None,
     ) -> Any:
-        return self._value.view().__dlpack__(
+        value: Any = self._value
+        there = isinstance(value, Buffer) and value.device != "cpu"
+        if there and (dl_device is None or tuple(dl_device) == value.__dlpack_device__()):
+            return value.__dlpack__(stream=stream, max_version=max_version)
+        return value.view().__dlpack__(
             stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
         )
 
     def __dlpack_device__(self) -> tuple["DLDeviceType", int]:
         kind, number = self._value.__dlpack_device__()
         return DLDeviceType(kind), number
+
+    @property
+    def __cuda_array_interface__(self) -> dict:
+        """Of an array on a GPU: where it lies, for CuPy, Numba and torch."""
+        if not isinstance(self._value, Buffer) or self._value.device == "cpu":
+            raise AttributeError("__cuda_array_interface__")
+        return self._value.__cuda_array_interface__
 
     def __buffer__(self, flags: int) -> memoryview:
         """For memoryview(x), which asks objects of Python since its version 3.12."""

@@ -5,11 +5,12 @@ to the host when somebody asks for them. A backend that computes elsewhere makes
 its own, and takes them as they are; everybody else reads them as NumPy arrays and need not know.
 """
 
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
 
-from fnx.core.errors import FnxError
+from fnx.core.errors import FnxError, MixedDevices
 
 
 class Buffer(np.lib.mixins.NDArrayOperatorsMixin):
@@ -21,6 +22,8 @@ class Buffer(np.lib.mixins.NDArrayOperatorsMixin):
 
     device = "cpu"
     exist = False  # whether there ever was one in this process
+    place: Any = None  # the device that the numbers were put on, if they were
+    origin: Any = None  # where in the user's program that was
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype):
         Buffer.exist = True
@@ -51,9 +54,11 @@ class Buffer(np.lib.mixins.NDArrayOperatorsMixin):
         return np.array(value, dtype) if copy else np.asarray(value, dtype)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        _check_places(inputs)
         return getattr(ufunc, method)(*map(on_host, inputs), **kwargs)
 
     def __array_function__(self, fn: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        _check_places(args)
         return fn(*_on_host_all(args), **{k: on_host(v) for k, v in kwargs.items()})
 
     def __getattr__(self, name: str) -> Any:
@@ -90,6 +95,37 @@ class Buffer(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __str__(self) -> str:
         return str(self.host())
+
+
+# What make arrays, without a copy, of objects of other libraries whose numbers are elsewhere, or give None.
+importers: list[Callable[[Any], Any]] = []
+
+
+def imported(x: Any) -> Any:
+    """An array on the memory of another library's that is not the host's; None for anything else."""
+    for take in importers:
+        found = take(x)
+        if found is not None:
+            return found
+    return None
+
+
+def described(value: Any, name: str = "") -> str:
+    """An array of a device, for errors: its type, where it is, and where it was put there."""
+    kind = f"{value.dtype}[{','.join(map(str, value.shape))}]"
+    where = f" (put there at {value.origin})" if getattr(value, "origin", None) else ""
+    return f"{name}{kind} on {value.place}{where}"
+
+
+def _check_places(values: Any) -> None:
+    """MixedDevices where arrays were put on different devices."""
+    found = [v for v in values if isinstance(v, Buffer) and v.place is not None]
+    for other in found[1:]:
+        if other.place != found[0].place:
+            raise MixedDevices(
+                f"an operation of arrays of different devices: {described(found[0])}, and "
+                f"{described(other)}. Expected all on one: fnx.device_put(x, device)."
+            )
 
 
 def on_host(value: Any) -> Any:

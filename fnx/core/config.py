@@ -99,6 +99,9 @@ numpy_rank_promotion = Setting(
     "raise or warn where arrays of two ranks are broadcast",
     calls=True,
 )
+default_matmul_precision = Setting(
+    "default_matmul_precision", None, "tensorfloat32: how a GPU may round products of float32"
+)
 progress = Setting("progress", False, "show how far compiled loops are", calls=True)
 log_compiles = Setting(
     "log_compiles", False, "log what is traced and compiled, and how long it took"

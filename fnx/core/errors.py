@@ -107,6 +107,17 @@ class ClosedOverValue(InvalidValue):
     """
 
 
+class MixedDevices(InvalidValue):
+    """Arrays that were put on different devices met in one operation or program.
+
+    >>> devices = [fnx.devices()[0], type(fnx.devices()[0])(1)]
+    >>> x, y = (fnx.device_put(np.ones(2), d) for d in devices)
+    >>> fnx.jit(lambda x, y: x + y)(x, y)
+    Traceback (most recent call last):
+    fnx.core.errors.MixedDevices: <lambda> got arrays of different devices: x, float64[2] on ...
+    """
+
+
 class InvalidIndex(FnxError, IndexError):
     """An index, or a number of axes, that an argument does not have.
 

@@ -49,6 +49,12 @@ class CpuDevice:
 DEVICE = CpuDevice()
 
 
+def _device(self):
+    """The device that the numbers are on."""
+    value = self._value if type(self) is ConcreteArray else None
+    return (value.place if isinstance(value, Buffer) else None) or DEVICE
+
+
 def _block_until_ready(self):
     """The array itself, when it is computed: a GPU's comes later than the call returns."""
     if type(self) is ConcreteArray and isinstance(self._value, Buffer):
@@ -260,7 +266,7 @@ def members() -> dict[str, Any]:
         "real": property(ufuncs.real),
         "imag": property(ufuncs.imag),
         "flat": property(lambda self: iter(shapes.ravel(self))),
-        "device": property(lambda self: DEVICE),
+        "device": property(_device),
         "committed": property(lambda self: True),
         "is_fully_replicated": property(lambda self: True),
         "strides": property(lambda self: np.asarray(self).strides),

@@ -171,7 +171,10 @@ def _put(x: Any, place: Any) -> Array:
         check(x.aval)
     if ranks and not isinstance(x, Tracer) and hasattr(place, "put"):
         return place.put(x)
-    return placed(x.copy(), place)  # type: ignore[attr-defined]
+    x = x.copy()  # type: ignore[attr-defined]
+    if isinstance(place, CpuDevice) and type(x) is ConcreteArray:
+        return import_module("fnx.process.committed").put(x, place)
+    return placed(x, place)
 
 
 def _check_place(place: Any) -> None:

@@ -1,7 +1,7 @@
 """`fnx.config`: settings by name, fnx's and JAX's, and context managers that change one for a while."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from fnx.core import config as _config
@@ -11,6 +11,7 @@ from fnx.lowering import backends
 
 _OWN = {s.name: s for s in vars(_config).values() if isinstance(s, Setting)}
 _BY_JAX_NAME = {
+    "jax_default_matmul_precision": _config.default_matmul_precision,
     "jax_disable_jit": _config.disable_jit,
     "jax_debug_infs": _config.debug_infs,
     "jax_debug_nans": _config.debug_nans,
@@ -26,7 +27,6 @@ _IN_JAX = {  # settings of JAX that programs read, and that mean nothing here
     "jax_compilation_cache_dir": None,
     "jax_debug_key_reuse": False,
     "jax_default_device": None,
-    "jax_default_matmul_precision": None,
     "jax_default_prng_impl": "threefry2x32",
     "jax_enable_custom_prng": False,
     "jax_legacy_prng_key": "allow",
@@ -152,10 +152,32 @@ def _without_effect(name: str) -> Any:
     return manager
 
 
+@contextmanager
+def default_device(new_val: Any = None) -> Iterator[None]:
+    """Within it jitted functions of arrays that were put nowhere run on a device: on a GPU, say.
+
+    >>> with fnx.default_device(fnx.devices()[0]):
+    ...     x = jnp.sin(0.0)
+    """
+    runs = "cuda" if getattr(new_val, "platform", new_val) in ("gpu", "cuda") else None
+    with _default_device(new_val), _config.backend(runs) if runs else nullcontext():
+        yield
+
+
+def default_matmul_precision(new_val: str | None = None) -> AbstractContextManager[None]:
+    """Within it a GPU multiplies matrices of float32 so: "tensorfloat32", or as float32, which is the rule.
+
+    A CPU always multiplies them as float32.
+
+    >>> with fnx.default_matmul_precision("tensorfloat32"):
+    ...     x = jnp.eye(2) @ jnp.ones(2)
+    """
+    return _config.default_matmul_precision(new_val)
+
+
 check_tracer_leaks = checking_leaks = _without_effect("check_tracer_leaks")
 debug_key_reuse = _without_effect("debug_key_reuse")
-default_device = _without_effect("default_device")
-default_matmul_precision = _without_effect("default_matmul_precision")
+_default_device = _without_effect("default_device")
 default_prng_impl = _without_effect("default_prng_impl")
 legacy_prng_key = _without_effect("legacy_prng_key")
 threefry_partitionable = _without_effect("threefry_partitionable")

@@ -18,6 +18,7 @@ import numpy as np
 
 from fnx.core import config
 from fnx.core.array import Array, as_array, is_array_like
+from fnx.core.buffer import Buffer
 from fnx.core.errors import InvalidValue, TypeMismatch, hide_frames
 from fnx.core.interpreter import current, evaluate
 from fnx.core.lazy_imports import repr_html
@@ -123,7 +124,12 @@ class Jitted:
         except CapturedRefs as found:
             self._refs = found.refs
             return self._call(args, kwargs, fixed)
-        outs = program(Empty.without(program.empty.inputs, arrays))
+        given = Empty.without(program.empty.inputs, arrays)
+        if Buffer.exist and current.get() is evaluate:
+            run = import_module("fnx.process.committed").run
+            outs = run(self.fun, program, given, args, kwargs)
+        else:
+            outs = program(given)
         if program.run is not None and program.take is not None and not overridden.get():
             self._remember(program, fixed)
         return program.build(outs)
@@ -312,6 +318,16 @@ def _all_jitted() -> list[Jitted]:
     return [f for r in _jitted.keyrefs() if (f := r()) is not None]
 
 
+def _backend_of(device: Any, backend: str | None) -> str | None:
+    """The backend of a device that jit was told."""
+    platform = getattr(device, "platform", None)
+    if platform not in ("cpu", "gpu"):
+        raise InvalidValue(f"jit(device={device!r:.60}); expected a device, as of fnx.devices()")
+    if backend is not None:
+        raise InvalidValue("jit got a device and a backend; expected one of both")
+    return "cuda" if platform == "gpu" else None
+
+
 def jit(
     fun: Callable | None = None,
     /,
@@ -347,8 +363,7 @@ def jit(
         "keep_unused": keep_unused,
         "compiler": compiler_options,
     }
-    options["backend"] = backend_of(backend)
-    del device
+    options["backend"] = backend_of(backend if device is None else _backend_of(device, backend))
 
     def make(f: Callable) -> Jitted:
         if not callable(f):

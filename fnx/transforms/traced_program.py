@@ -201,6 +201,13 @@ class Program:
         self._warn_of_useless_donations()
         return compiled(self.jaxpr, self.backend, self.donated)
 
+    def on(self, name: str) -> Callable[[Sequence[Array]], Sequence[Array]]:
+        """The same program on another backend, unless one was named for it."""
+        if self.backend.name is not None:
+            return self
+        made = compiled(self.jaxpr, backend_of(name), self.donated)
+        return lambda leaves: made([*self.consts, *leaves])
+
     def _warn_of_useless_donations(self) -> None:
         """UserWarning, once, for donated arguments that no result can replace."""
         if not self.donated or self.warned:

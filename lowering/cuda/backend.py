@@ -14,13 +14,14 @@ from fnx.core.threads.fork_safety import cached_property
 from fnx.lowering import pipeline, report
 from fnx.lowering.ir import printer, verifier
 
-from . import device_code, kernel_printer, schedule, simulator
-from . import plan as plans
+from . import device_code, libraries, simulator
 from .device_buffer import DeviceBuffer, described
 from .driver import Driver
 from .executable import Executable, grid_of
+from .kernels import kernel_printer, schedule
+from .kernels import plan as plans
+from .kernels.thresholds import LIMITS, SIMULATED, Limits
 from .target import CudaTarget
-from .thresholds import LIMITS, SIMULATED, Limits
 
 
 @lru_cache(maxsize=1)
@@ -143,11 +144,28 @@ class Compiled:
         return "\n".join(device_code.ptx(p, device) for p in self.printed.values())
 
     def report(self) -> str:
-        text = report.report(self.program, [*self.notes, *self.plan.notes], self.seconds)
+        text = report.report(
+            self.program, [*self.notes, *self.plan.notes, *self._calls()], self.seconds
+        )
+        for s in plans.walk(self.plan.steps):
+            if isinstance(s, plans.Host) and libraries.function(s.call):  # said in a note
+                text = text.replace(f"\n  host call {s.call.name}\n", "\n", 1)
         kernels = self.plan.kernels()
         shapes = {k.shape: sum(x.shape == k.shape for x in kernels) for k in kernels}
         said = ", ".join(f"{n} {shape}" for shape, n in shapes.items()) or "none"
         return f"{text}\nkernels of the GPU: {said}"
+
+    def _calls(self) -> list[str]:
+        """Who computes what is no kernel."""
+        found = []
+        for s in plans.walk(self.plan.steps):
+            if isinstance(s, plans.Host):
+                name = s.call.name or "of Python"
+                if libraries.function(s.call):
+                    found.append(f"library call {name}: CuPy's, on the GPU")
+                else:
+                    found.append(f"call of the host, {name}: arrays are copied there and back")
+        return found
 
     def memory_analysis(self) -> Any:
         return report.memory_analysis(self.program)

@@ -7,6 +7,7 @@ import numpy as np
 from fnx.core.buffer import Buffer
 from fnx.core.errors import InvalidValue
 
+from . import dlpack
 from .driver import Driver, Memory
 
 
@@ -22,7 +23,7 @@ class DeviceBuffer(Buffer):
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype, memory: Memory, driver: Driver):
         super().__init__(shape, dtype)
-        self.memory, self.driver = memory, driver
+        self.memory, self.driver, self.place = memory, driver, driver.place
 
     @classmethod
     def of(cls, array: Any, driver: Driver) -> "DeviceBuffer":
@@ -44,6 +45,16 @@ class DeviceBuffer(Buffer):
 
     def fetch(self) -> np.ndarray:
         return self.driver.download(self.memory, 0, self.shape, self.dtype)
+
+    def __dlpack__(self, **_: Any) -> Any:
+        """A capsule of the memory itself, when all that was asked for is done."""
+        if self.driver.handle is None:
+            return super().__getattr__("__dlpack__")()  # the simulator's memory is the host's
+        self.driver.synchronize()
+        return dlpack.capsule_of(self, self.memory.address)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0) if self.driver.handle is None else (dlpack.CUDA, 0)
 
     def __getattr__(self, name: str) -> Any:
         if name == "__cuda_array_interface__":

@@ -16,7 +16,7 @@ from fnx.lowering.cpu.jit import disk_cache
 
 from . import simulator
 from .executable import stored
-from .kernel_printer import Printed
+from .kernels.kernel_printer import Printed
 
 INSTALL = "pip install 'fnx[cuda]'"
 

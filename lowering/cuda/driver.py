@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from .kernel_printer import Printed
+from .kernels.kernel_printer import Printed
 
 
 class Memory(Protocol):
@@ -25,10 +25,29 @@ class Argument(NamedTuple):
     is_array: bool  # passed with its size, as Numba's arrays are, for atomic operations
 
 
+class GpuDevice:
+    """A GPU that programs run on: with backend="cuda", or because their arrays were put on it."""
+
+    platform = "gpu"
+    id = process_index = 0
+
+    def __init__(self, driver: "Driver", kind: str):
+        self._driver, self.device_kind = driver, kind
+
+    def memory_stats(self) -> dict[str, int]:
+        """Bytes of arrays and workspaces in use now, and the most that ever were."""
+        return self._driver.memory_stats()
+
+    def __repr__(self) -> str:
+        return f"GpuDevice(id={self.id})"
+
+
 class Driver(Protocol):
     """The calls, which are in order as on one stream: the next one sees what the last one left."""
 
     name: str
+    place: GpuDevice
+    handle: int | None  # of the stream, for libraries; None where there are none
 
     def allocate(self, nbytes: int, what: str = "an array") -> Memory:
         """New memory for what errors then name; OutOfMemory if there is none left."""

@@ -11,10 +11,11 @@ from fnx.lowering.ir import traversal
 from fnx.lowering.ir.kernel import Buffer
 from fnx.lowering.ir.number_formats import itemsize
 
-from . import kernel_printer, plan, scalar
+from . import libraries
 from .driver import Argument, Driver, Memory
-from .kernel_printer import Printed
-from .thresholds import Limits
+from .kernels import kernel_printer, plan, scalar
+from .kernels.kernel_printer import Printed
+from .kernels.thresholds import Limits
 
 _STORED = {d: text.removeprefix("np.") for d, text in scalar.STORED.items()} | {"bool": "uint8"}
 Places = dict[Buffer, tuple[Memory, int]]
@@ -51,12 +52,19 @@ class Executable:
         printed: dict[plan.Kernel, Printed] | None = None,
     ):
         self.plan, self.limits, self.driver = planned, limits, driver
+        self._libraries: dict[plan.Host, Callable | None] = {}
         self.printed = printed or {k: kernel_printer.printed(k, limits) for k in planned.kernels()}
 
     @cached_property
     def _functions(self) -> dict[plan.Kernel, Any]:
         name = self.plan.program.name
         return {k: self.driver.load(p, name) for k, p in self.printed.items()}
+
+    def library(self, s: plan.Host) -> Callable | None:
+        """What computes a call of the host on the GPU, if something does; found once."""
+        if s not in self._libraries:
+            self._libraries[s] = libraries.function(s.call)
+        return self._libraries[s]
 
     def __call__(self, inputs: Sequence[Memory], outputs: Sequence[Memory]) -> None:
         """Compute the outputs: memory for each of them, which may be an input's."""
@@ -181,6 +189,19 @@ class _Run:
         place = offset + index * itemsize(dtype)
         return self.driver.download(memory, place, shape, dtypes.canonical(dtype))
 
+    def by_library(self, run: Callable, call: Any, places: Sequence[tuple[Memory, int]]) -> None:
+        """Compute a call by a library of the vendor's, in place of the host."""
+        arrays = [
+            libraries.array(memory, offset, shape, stored(dtype))
+            for (memory, offset), (_, shape, dtype) in zip(
+                places, (*call.inputs, *call.outputs), strict=True
+            )
+        ]
+        count = len(call.inputs)
+        with libraries.on_stream(self.driver.handle):
+            for target, value in zip(arrays[count:], run(arrays[:count]), strict=True):
+                target[...] = value
+
     def host(self, s: plan.Host) -> None:
         """Call Python with copies, and copy back what it gives."""
         call = s.call
@@ -193,6 +214,10 @@ class _Run:
             memory, offset = self.place(ref.buffer)
             places.append((memory, offset + index * itemsize(dtype)))
         count = len(call.inputs)
+        library = self.executable.library(s)
+        if library and self.driver.handle is not None:
+            self.by_library(library, call, places)
+            return
         given = [
             self.driver.download(memory, offset, shape, dtypes.canonical(dtype))
             for (memory, offset), (_, shape, dtype) in zip(places, call.inputs, strict=False)

@@ -18,8 +18,8 @@ from fnx.core.errors import JaxRuntimeError
 from fnx.core.threads.fork_safety import cached_property
 
 from . import device_code
-from .driver import Argument
-from .kernel_printer import Printed
+from .driver import Argument, GpuDevice
+from .kernels.kernel_printer import Printed
 
 _OLDEST = 13000  # the driver's version, as it says it, that code of CUDA 13 needs
 # Of CUDA's errors those after which a process cannot use the device any more.
@@ -80,7 +80,9 @@ class GpuDriver:
         device_code.numba_cuda()
         self._process = os.getpid()
         self.device = _first_device()
+        self.place = GpuDevice(self, str(self.device.name))
         self.stream = self._target = self.device.create_stream()
+        self.handle = int(self.stream.handle)
         self._held: WeakSet[_Held] = WeakSet()
         self._in_use = self._peak = self._count = 0
         self._asked: dict[str, None] = {}  # kernels, since the GPU was last known to be well
@@ -164,7 +166,7 @@ class GpuDriver:
         def ask() -> None:
             from cuda.bindings import driver
 
-            (error,) = driver.cuMemcpyAsync(target, source, nbytes, int(self.stream.handle))
+            (error,) = driver.cuMemcpyAsync(target, source, nbytes, self.handle)
             if int(error):
                 raise RuntimeError(repr(error))
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from . import simulator
-from .driver import Argument
-from .kernel_printer import Printed
+from .driver import Argument, GpuDevice
+from .kernels.kernel_printer import Printed
 
 
 class HostMemory:
@@ -30,8 +30,10 @@ class SimulatedDriver:
     """Runs kernels in the simulator."""
 
     name = "simulator"
+    handle = None
 
     def __init__(self) -> None:
+        self.place = GpuDevice(self, self.name)
         self._stats = {"bytes_in_use": 0, "peak_bytes_in_use": 0, "num_allocs": 0}
 
     def allocate(self, nbytes: int, what: str = "an array") -> HostMemory:

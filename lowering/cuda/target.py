@@ -1,10 +1,15 @@
 """A GPU as a target: plain nests, which the schedule deals out, and the host for what is not loops."""
 
-from fnx.lowering.portable import PortableTarget
+from typing import Any
+
+from fnx.core import recipe
+from fnx.lowering.generate.values import Value
+from fnx.lowering.portable import PortableRoutines, PortableTarget
 from fnx.lowering.transform import loop_fusion
 
-from . import columns
-from .thresholds import GPU
+from . import libraries, sorting
+from .kernels import columns
+from .kernels.thresholds import GPU, LIMITS
 
 # Functions of SciPy's for which a GPU has no code: the host computes them.
 _HOST = frozenset(
@@ -15,11 +20,25 @@ _HOST = frozenset(
 )
 
 
+class CudaRoutines(PortableRoutines):
+    """Loops, but for large products of matrices, where CuPy is there."""
+
+    def known(self, r: recipe.Library) -> bool:
+        return super().known(r) and not libraries.multiplies(r, LIMITS.product)
+
+    def library(self, builder: Any, r: recipe.Library, outs: list[Value]) -> None:
+        if r.name == "sort":
+            sorting.sort(builder, r, outs)
+        else:
+            super().library(builder, r, outs)
+
+
 class CudaTarget(PortableTarget):
     """A GPU of NVIDIA's."""
 
     name = "cuda"
     machine = GPU
+    routines = CudaRoutines()
     passes = (columns.of_threads, loop_fusion.fuse)
     results_apart = True
     updates_in_blocks = False

@@ -78,7 +78,10 @@ def _compiled(function: Callable, printed: Any, entry: str) -> Any:
     flags.error_model, flags.no_rewrites, flags.no_compile = "numpy", True, True
     flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
     flags.nrt = "np.empty(" in printed.body
-    kinds = [memory.Memory(_stored(b.dtype)) for b in printed.buffers]
+    places = memory.regions(printed.buffers)
+    kinds = [
+        memory.Memory(_stored(b.dtype), k) for b, k in zip(printed.buffers, places, strict=True)
+    ]
     kinds += [memory.Memory(types.int64)] * printed.calls
     context = cpu_target.target_context
     made = context.codegen().create_library(entry)

@@ -4,6 +4,8 @@
 emit_llvm: what people read and export, and a check of the first.
 """
 
+import builtins
+import keyword
 import linecache
 from collections import Counter
 from collections.abc import Sequence
@@ -11,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fnx.core import policy
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import kernel, traversal
@@ -83,9 +86,7 @@ def emit(program: Program) -> Printed:
     calls = bool(module.runtime & {"host", "special", "stop"})
     if calls:
         code.put("return 0")
-    entry = "".join(c if c.isalnum() else "_" for c in program.name) or "program"
-    if not entry[0].isalpha() or entry in module.functions:
-        entry = "program_" + entry
+    entry = _entry(program.name, module)
     lines = ["@jit", f"def {entry}({', '.join([*names, 'calls'][: len(names) + calls])}):"]
     lines += [f'    """{note}"""' for note in program.notes[:1]]
     body = "\n".join(lines + (code.lines or ["    pass"])) + "\n"
@@ -107,6 +108,20 @@ def emit(program: Program) -> Printed:
     return Printed(
         source, entry, body, functions, imported, buffers, module.callbacks, calls, compiles
     )
+
+
+def _entry(name: str, module: Module) -> str:
+    """The name of the function: the program's, where it means nothing else in Python or in the source."""
+    entry = "".join(c if c.isalnum() else "_" for c in name) or "program"
+    taken = {"np", "math", "numba", "jit", *dir(builtins), *module.functions, *module.runtime}
+    if (
+        not entry.isidentifier()
+        or not entry[0].isalpha()
+        or keyword.iskeyword(entry)
+        or entry in taken
+    ):
+        entry = "program_" + entry
+    return entry
 
 
 def run(program: Program, arrays: Sequence[np.ndarray], jit: bool = True) -> list[np.ndarray]:
@@ -372,7 +387,9 @@ class Code(Printer):
         """Ask in a loop that may run for long whether to stop."""
         if s.polled:
             self.module.runtime.add("stop")
-            self.put(f"if stop(calls, {max(traversal.work(s.body), 1)}):")
+            # More than what is polled after is as good, and fits a word.
+            work = min(max(traversal.work(s.body), 1), policy.POLLED_WORK + 1)
+            self.put(f"if stop(calls, {work}):")
             self.put("    return 1")
 
     def nest(self, s: kernel.Nest) -> None:

@@ -35,10 +35,10 @@ FIXED = {
     "fnx.lowering.cpu.runtime.team_layout": "WHY TEAM_BYTES MEMBER_BYTES GROUP_BYTES",
     "fnx.lowering.cpu.runtime.team_reductions": "WIDTH",
     "fnx.lowering.cpu.runtime.thread_pool": "_EVERYONE _OPEN _MOST _APART",
-    "fnx.lowering.cuda.kernel_printer": "_WIDE",
-    "fnx.lowering.cuda.schedule": "ALIGN",
+    "fnx.lowering.cuda.gpu_driver": "_OLDEST",
+    "fnx.lowering.cuda.kernels.schedule": "ALIGN",
     "fnx.lowering.ir.printer": "_LONG",
-    "fnx.lowering.numba.expression_printer": "_WIDE",
+    "fnx.lowering.numba.expression_printer": "WIDE",
     "fnx.lowering.transform.buffer_assignment": "ALIGN",
     "fnx.lowering.transform.loop_fusion": "_MANY",
 }

@@ -253,7 +253,8 @@ def install(monkeypatch):
     """Put a fake GPU in the place of CUDA's modules; the driver of the process is a new one."""
     import sys
 
-    from fnx.lowering.cuda import backend, device, device_code, thresholds
+    from fnx.lowering.cuda import backend, device_code
+    from fnx.lowering.cuda.kernels import thresholds
 
     gpu = Gpu()
     core, bindings, driver = (ModuleType(n) for n in ("core", "bindings", "driver"))
@@ -295,6 +296,5 @@ def install(monkeypatch):
     monkeypatch.setattr(device_code, "numba_cuda", lambda: None)
     monkeypatch.setattr(device_code, "cubin", cubin)
     monkeypatch.setattr(backend, "limits", lambda: thresholds.SIMULATED)
-    for cached in (backend.driver, device._device):
-        cached.cache_clear()
+    backend.driver.cache_clear()
     return gpu

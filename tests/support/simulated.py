@@ -37,11 +37,11 @@ def run(jaxpr: Any, values: Sequence[np.ndarray], target: Any = None) -> list[np
     """The results of a jaxpr for arrays, by its kernels."""
     from fnx.core import scalar
     from fnx.lowering import pipeline
-    from fnx.lowering.cuda import schedule
     from fnx.lowering.cuda.executable import Executable
+    from fnx.lowering.cuda.kernels import schedule
+    from fnx.lowering.cuda.kernels.thresholds import SIMULATED
     from fnx.lowering.cuda.simulated_driver import SimulatedDriver
     from fnx.lowering.cuda.target import CudaTarget
-    from fnx.lowering.cuda.thresholds import SIMULATED
 
     program, _ = pipeline.build(jaxpr, (), target or CudaTarget())
     driver = SimulatedDriver()

@@ -8,6 +8,7 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray, as_array
+from fnx.core.buffer import imported
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.core.interpreter import Tracer
 from fnx.core.source import warn_user
@@ -96,6 +97,8 @@ def _from_data(x: Any, dtype: np.dtype | None) -> Array:
         return _from_data(x.__jax_array__(), dtype)
     if x is None:
         raise NoValue("None is not a value of an array; expected numbers or arrays")
+    if hasattr(x, "__cuda_array_interface__"):
+        return _from_data(imported(x), dtype)
     if (
         hasattr(x, "__array__")
         or hasattr(x, "__array_interface__")
@@ -107,7 +110,8 @@ def _from_data(x: Any, dtype: np.dtype | None) -> Array:
             next(t(x) for t in (bool, int, float, complex) if isinstance(x, t)), dtype
         )
     if hasattr(x, "__dlpack__"):
-        return _from_data(np.from_dlpack(x), dtype)
+        found = imported(x)
+        return _from_data(np.from_dlpack(x) if found is None else found, dtype)
     raise TypeMismatch(
         f"a value of type {type(x).__name__} cannot become an array: {x!r:.80}; expected numbers, "
         "arrays, or nested lists of them"
@@ -294,7 +298,8 @@ def from_dlpack(x, /, *, device=None, copy=None):
     Array([0., 1., 2.], dtype=float64)
     """
     del device, copy
-    return array(np.from_dlpack(x))
+    found = imported(x)
+    return array(np.from_dlpack(x)) if found is None else found
 
 
 def _filled(shape: Any, value: Any, dtype: Any) -> Array:

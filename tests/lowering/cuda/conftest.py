@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import fake_cupy
 import fake_gpu
 import pytest
 
@@ -9,8 +10,13 @@ import pytest
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[fake_gpu.Gpu]:
     """A GPU whose calls are recorded, gone after the test."""
-    from fnx.lowering.cuda import backend, device
+    from fnx.lowering.cuda import backend
 
     yield fake_gpu.install(monkeypatch)
-    for cached in (backend.driver, device._device):
-        cached.cache_clear()
+    backend.driver.cache_clear()
+
+
+@pytest.fixture
+def cupy(monkeypatch: pytest.MonkeyPatch, gpu: fake_gpu.Gpu) -> fake_cupy.Cupy:
+    """CuPy's calls on that GPU, recorded."""
+    return fake_cupy.install(monkeypatch, gpu)

@@ -113,7 +113,8 @@ def test_calls_without_a_gpu_say_what_is_missing():
 
 @needs_compiler
 def test_kernels_that_do_not_compile_name_their_source(monkeypatch):
-    from fnx.lowering.cuda import device_code, kernel_printer
+    from fnx.lowering.cuda import device_code
+    from fnx.lowering.cuda.kernels import kernel_printer
 
     bad = kernel_printer.Printed("bad", "def bad():\n    undefined()\n", [], [], (1, 1))
     with pytest.raises(CompileError, match=r"its source is in .*bad\.py"):

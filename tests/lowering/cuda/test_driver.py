@@ -10,6 +10,7 @@ from fake_gpu import CUDAError
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
+from fnx.core import config
 from fnx.core.errors import JaxRuntimeError, MissingPackage
 
 X = np.random.default_rng(0).normal(size=(6, 50))
@@ -274,3 +275,48 @@ def test_no_extra(monkeypatch):
     with pytest.raises(MissingPackage, match=r"pip install 'fnx\[cuda\]'"):
         on_gpu(lambda x: x + 1)(X)
     np.testing.assert_allclose(fnx.jit(lambda x: x + 1)(X), X + 1)
+
+
+# --- where programs run ---------------------------------------------------------------------------
+
+
+def test_arrays_on_the_gpu_take_programs_there(gpu):
+    (device,) = fnx.devices("gpu")
+    x = fnx.device_put(X, device)
+    assert (x.device, x.devices()) == (device, {device})
+    y = fnx.jit(lambda x: x * 2 + 1)(x)
+    assert y.device == device
+    assert len(gpu.made("launch")) == 1
+    np.testing.assert_allclose(y, X * 2 + 1)
+    back = fnx.device_put(y, fnx.devices()[0])
+    assert back.device == fnx.devices()[0]
+    np.testing.assert_allclose(fnx.jit(lambda x: x - 1)(back), X * 2)
+    assert len(gpu.made("launch")) == 1
+
+
+def test_jit_is_told_the_gpu(gpu):
+    (device,) = fnx.devices("gpu")
+    assert fnx.jit(lambda x: x + 1, device=device)(X).device == device
+
+
+def test_the_default_device(gpu):
+    (device,) = fnx.devices("gpu")
+    f = fnx.jit(lambda x: x + 1)
+    with fnx.default_device(device):
+        assert f(X).device == device
+    assert f(X).device == fnx.devices()[0]
+    with fnx.default_device(fnx.devices()[0]):
+        assert f(X).device == fnx.devices()[0]
+
+
+def test_mixing_the_gpu_with_the_cpu(gpu):
+    (device,) = fnx.devices("gpu")
+    x, y = fnx.device_put(X, device), fnx.device_put(X, fnx.devices()[0])
+    with pytest.raises(fnx.errors.MixedDevices) as raised:
+        fnx.jit(lambda a, b: a + b)(x, y)
+    text = str(raised.value)
+    assert "a, float64[6,50] on GpuDevice(id=0) (put there at" in text
+    assert "b, float64[6,50] on CpuDevice(id=0) (put there at" in text
+    assert text.count("test_driver.py") >= 2
+    with config.num_devices(2), pytest.raises(fnx.errors.MixedDevices, match="an operation of"):
+        x + fnx.device_put(X, fnx.devices()[1])

@@ -81,6 +81,27 @@ def test_loops_that_call_python_are_compiled():
     assert "if host(calls[2]" in g.lower(1.0).as_text("numba")
 
 
+@pytest.mark.parametrize(
+    "name", ["while", "max", "np", "range", "int64_from_float", "2d", "é", "_"]
+)
+def test_names_that_mean_something_else(name):
+    def f(x):
+        return jnp.maximum(x, 2).astype(int) + lax.fori_loop(0, 3, lambda i, c: c + i, 0)
+
+    f.__name__ = name
+    np.testing.assert_array_equal(fnx.jit(f, backend="numba")(np.arange(4.0)), [5, 5, 5, 6])
+
+
+def test_loops_with_more_work_than_a_word_counts():
+    def nested(depth):
+        if not depth:
+            return lambda x: x * 0.5
+        return lambda x: lax.fori_loop(0, 10**6, lambda i, c: nested(depth - 1)(c) + i, x)
+
+    f = lambda x, n: lax.fori_loop(0, n, lambda i, c: nested(4)(c), x)
+    assert float(fnx.jit(f, backend="numba")(1.5, 0)) == 1.5
+
+
 def test_an_exception_of_a_callback_ends_the_program():
     def bad(x):
         raise KeyError("of a callback")

@@ -96,3 +96,24 @@ def test_arithmetic_keeps_its_last_bits(name):
     np.testing.assert_array_equal(
         fnx.jit(f, backend="numba")(a, b), fnx.jit(f, backend="reference")(a, b)
     )
+
+
+def test_memory_that_overlaps_is_one_region():
+    from fnx.lowering.ir.kernel import Buffer
+    from fnx.lowering.numba.memory import regions
+
+    def part(place, size):
+        made = Buffer("b", "float64", size, "global")
+        made.place = place
+        return made
+
+    given = [
+        Buffer("in0", "float64", 9, "argument", 0),
+        Buffer("out0", "float64", 9, "argument", 1),
+    ]
+    work = [part(64, 8), part(0, 8), part(32, 2), part(128, 4), part(136, 1)]
+    found = regions([*given, *work])
+    assert len({found[0], found[1]} | {*found[2:]}) == 5
+    assert found[3] == found[4]  # 0 to 64, and 32 to 48
+    assert found[2] not in (found[3], found[5])
+    assert found[5] == found[6]

@@ -218,9 +218,6 @@ class Scheduler:
         refs = traversal.references(s)
         offsets = [self._offset(r) for r in refs]
         if isinstance(s, CallHost):
-            self.notes.append(
-                f"host call {s.name or 'of Python'}: arrays are copied there and back"
-            )
             self.steps.append(Host(s, offsets))
         else:
             if s.result is not None:

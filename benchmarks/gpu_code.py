@@ -1,0 +1,169 @@
+"""What GPU code costs: registers, spills and shared memory of kernels, made where there is no GPU.
+
+    python benchmarks/gpu_code.py --write docs/cuda_code.md
+
+Kernels of the programs here and of their gradients (small sizes), and of every primitive's sample, are
+compiled for compute capabilities 8.0, 9.0 and 12.0. Needs numba-cuda (fnx[cuda]). The exit status is 1
+where an elementwise kernel keeps numbers in memory because registers do not suffice.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import programs
+from same_code import gradient
+
+import fnx
+import fnx.numpy as jnp
+from fnx import lax
+from fnx.core.array import ConcreteArray
+from fnx.interpreters.trace import trace_closed
+
+DEVICES = ("sm_80", "sm_90", "sm_120")
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "tests" / "support"))
+
+
+def of_programs(groups: list[str]) -> Iterator[tuple[str, object]]:
+    """Programs of groups, and their gradients, as the CUDA backend compiles them."""
+    for program in programs.PROGRAMS.values():
+        if program.eager or program.group not in groups:
+            continue
+        size = program.size_for(quick=True)
+        args = program.inputs(size)
+        fun = program.make(fnx, jnp, lax, size)
+        for name, f in ((program.name, fun), (f"gradient of {program.name}", gradient(fun, args))):
+            if f is not None:
+                yield name, lambda f=f, args=args: _compiled(f, args)
+
+
+def _compiled(fun, args):
+    fun = getattr(fun, "__wrapped__", fun)
+    return fnx.jit(fun, backend="cuda").lower(*args).program.compiled()
+
+
+def of_primitives() -> Iterator[tuple[str, object]]:
+    """Primitives, each with all its samples' kernels."""
+    from samples import all_samples
+
+    from fnx.lowering.cuda.backend import Compiled
+
+    found: dict[str, list] = {}
+    for sample in all_samples():
+        found.setdefault(sample.prim.name, []).append(sample)
+    for name, samples in sorted(found.items()):
+        for sample in samples[:2]:
+            arrays = [ConcreteArray(np.asarray(a)) for a in sample.args]
+            make = lambda s=sample, a=arrays: Compiled(
+                trace_closed(s.prim.apply, [x.aval for x in a])
+            )
+            yield name, make
+
+
+class Row:
+    """Figures of the kernels of a name, by device."""
+
+    def __init__(self) -> None:
+        self.kernels = self.calls = self.shared = 0
+        self.registers = dict.fromkeys(DEVICES, 0)
+        self.spills = dict.fromkeys(DEVICES, 0)
+        self.bad: list[str] = []
+
+    def add(self, compiled) -> None:
+        kernels = list(compiled.printed)
+        self.kernels += len(kernels)
+        self.calls += sum(type(s).__name__ == "Host" for s in _steps(compiled.plan.steps))
+        for device in DEVICES:
+            for kernel, code in zip(kernels, compiled.ahead_of_time(device), strict=True):
+                self.registers[device] = max(self.registers[device], code.registers)
+                self.spills[device] += code.spills
+                self.shared = max(self.shared, code.shared)
+                if code.spills and _is_elementwise(kernel):
+                    self.bad.append(f"{kernel.name} for {device}: {code.spills} bytes")
+
+    def text(self, name: str) -> str:
+        both = (self.registers, self.spills)
+        figures = [" / ".join(str(x[d]) for d in DEVICES) for x in both]
+        if not self.kernels:
+            figures = ["", ""]
+        return f"| {name} | {self.kernels} | {self.calls} | {figures[0]} | {self.shared} | {figures[1]} |"
+
+
+def _steps(steps):
+    from fnx.lowering.cuda.kernels import plan
+
+    return plan.walk(steps)
+
+
+def _is_elementwise(kernel) -> bool:
+    """Whether each thread computes elements, with no loop of its own."""
+    from fnx.lowering.ir import traversal
+    from fnx.lowering.ir.kernel import Loop, While
+
+    looped = any(isinstance(s, (Loop, While)) for s in traversal.statements(kernel.body))
+    return kernel.shape in ("flat", "tile") and not looped
+
+
+def table(items, seconds: float) -> tuple[list[str], list[str]]:
+    """Lines of a table; elementwise kernels that spill, and what could not be compiled."""
+    rows: dict[str, Row] = {}
+    bad, end = [], time.monotonic() + seconds
+    for name, make in items:
+        if time.monotonic() > end:
+            bad.append(f"time was over before {name}")
+            break
+        try:
+            rows.setdefault(name, Row()).add(make())
+        except Exception as error:
+            bad.append(f"{name}: {type(error).__name__}: {str(error)[:200]}")
+    head = "| | kernels | calls of the host | registers (8.0 / 9.0 / 12.0) | shared bytes | spilled bytes |"
+    lines = [head, "|---|---|---|---|---|---|", *(r.text(n) for n, r in rows.items())]
+    return lines, bad + [f"{n}: {b}" for n, r in rows.items() for b in r.bad]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", type=Path, help="the page to write")
+    parser.add_argument("--groups", nargs="*", default=["kernels", "stencils"])
+    parser.add_argument("--seconds", type=float, default=3600.0, help="for each of the two tables")
+    options = parser.parse_args()
+    first, bad = table(of_programs(options.groups), options.seconds)
+    second, more = table(of_primitives(), options.seconds)
+    versions = ", ".join(_versions())
+    page = [
+        "# Registers and memory of GPU code",
+        "",
+        "`python benchmarks/gpu_code.py --write docs/cuda_code.md` writes this page, where numba-cuda is",
+        f"installed; no GPU is needed. Made with {versions}. Of several kernels the largest number of",
+        "registers and of shared bytes counts, and the sum of spilled bytes.",
+        "",
+        "## Programs of the benchmarks, small sizes",
+        "",
+        *first,
+        "",
+        "## Primitives, two samples of each",
+        "",
+        *second,
+    ]
+    if bad or more:
+        page += ["", "## What is not as it should be", "", *(f"- {b}" for b in bad + more)]
+    text = "\n".join(page) + "\n"
+    if options.write:
+        options.write.write_text(text)
+    else:
+        print(text)
+    return int(bool(bad or more))
+
+
+def _versions() -> list[str]:
+    from fnx.lowering.cuda import device_code
+
+    return device_code._toolkit().split(", ")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
