@@ -4,6 +4,7 @@ import contextlib
 import io
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -242,3 +243,40 @@ def test_control_c_names_the_loops_of_a_program_that_is_not_observed():
     ) as error:
         fnx.jit(f)(0)
     assert f":{f.__code__.co_firstlineno + 1} (f)" in str(error.value)
+
+
+PRINTING = """
+import fnx, sys, time
+
+def body(c, k):
+    fnx.debug.print("at {{}}", k)
+    fnx.debug.callback(lambda k: sys.stdin.readline(), k)
+    return c + 1, None
+
+{use}
+{call}
+print("end")
+"""
+USES = {
+    "jit": ("f = fnx.jit(lambda x: fnx.lax.scan(body, x, fnx.numpy.arange(5)))", "f(0)"),
+    "eager": ("f = lambda x: fnx.lax.scan(body, x, fnx.numpy.arange(5))", "f(0)"),
+    "numba": ("f = fnx.jit(lambda x: fnx.lax.scan(body, x, fnx.numpy.arange(5)), backend='numba')", "f(0)"),
+    "grad": (
+        "f = fnx.jit(fnx.grad(lambda x: fnx.lax.scan(body, x, fnx.numpy.arange(5))[0]))", "f(0.0)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_pipe_gets_each_line_while_the_loop_waits(use):
+    """Each iteration goes on only when the line that it printed was read from a pipe."""
+    made, call = USES[use]
+    with subprocess.Popen(
+        [sys.executable, "-c", PRINTING.format(use=made, call=call)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        for k in range(5):
+            assert process.stdout.readline() == f"at {k}\n"
+            process.stdin.write("\n")
+            process.stdin.flush()
+        assert process.stdout.readline() == "end\n"
