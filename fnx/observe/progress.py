@@ -9,6 +9,7 @@ from typing import Any
 
 from fnx.core import config
 from fnx.core.threads.fork_safety import fork_safe
+from fnx.lowering import reference
 from fnx.lowering.cpu.loader import progress as records
 from fnx.lowering.cpu.loader.progress import DONE, RUNNING, Record
 
@@ -102,6 +103,7 @@ class _Monitor:
 
 _monitor = _Monitor()
 records.watch.append(_monitor.watch)
+reference.watch.append(records.interpreted)
 
 
 def progress(shown: bool = True) -> AbstractContextManager[None]:
