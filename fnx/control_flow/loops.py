@@ -320,9 +320,8 @@ def _plain_while(
     carry, treedef = flatten_arrays(init_val, "the first value of while_loop")
     if config.exploration.get() is not None:
         val = treedef.unflatten(carry)
-        return explored.while_loop(
-            cond_fun, body_fun, val, site, lambda *s: _while(*s, site, progress)
-        )
+        run = lambda test, body, val: _while(test, body, val, site, progress)
+        return explored.while_loop(cond_fun, body_fun, val, site, run)
     if config.disable_jit.value:
         val = operations.tree_unflatten(treedef, carry)
         try:

@@ -12,10 +12,13 @@ from typing import Any
 
 from fnx.core import config
 from fnx.core.threads.fork_safety import PATIENCE, fork_safe
+from fnx.lowering import reference
 from fnx.lowering.cpu.loader import progress as records
 from fnx.lowering.cpu.loader.progress import DONE, RUNNING, Record
 
-EVERY = 0.1  # seconds between two looks, and what a loop takes at least that has a bar
+EVERY = (
+    0.25  # seconds between two looks (each costs a millisecond), and what a loop with a bar takes
+)
 
 _UNITS = {"iteration": "it"}
 
@@ -122,13 +125,14 @@ class _Monitor:
 
 _monitor = _Monitor()
 records.watch.append(_monitor.watch)
+reference.watch.append(records.interpreted)
 
 
 def progress(shown: bool = True) -> AbstractContextManager[None]:
     """Within it compiled loops show bars of how far they are, the outermost loops of each program.
 
     They are those of the package tqdm, for terminals and notebooks, one for each loop and for its reverse
-    sweep. Loops that take less than a tenth of a second have none. Functions are compiled once more for
+    sweep. Loops that take less than a quarter of a second have none. Functions are compiled once more for
     it; loops look up as seldom as for Ctrl-C, which then says the iteration that it stopped.
 
     >>> with fnx.progress():

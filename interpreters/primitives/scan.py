@@ -78,13 +78,18 @@ class Scan(ScanRecord):
         avals = self.jaxpr.out_avals[self.carry :]
         ys = [np.zeros((self.length, *a.shape), a.dtype) for a in avals]
         steps = range(min(max(int(values[0]), 0), self.length) if self.counted else self.length)
+        record = config.told.get().get(self.site)
         with use(evaluate):
-            for t in reversed(steps) if self.reverse else steps:
+            for k, t in enumerate(reversed(steps) if self.reverse else steps):
+                if record is not None:
+                    record.tell(k, len(steps), 1)
                 row = [ConcreteArray(x[t, ...]) for x in xs]
                 outs = eval_jaxpr(self.jaxpr, [*arrays, *state, *row])
                 state = outs[: self.carry]
                 for y, out in zip(ys, outs[self.carry :]):
                     y[t] = out._value  # type: ignore[attr-defined]
+        if record is not None:
+            record.tell(len(steps), len(steps), 2)
         outs = (*state, *map(ConcreteArray, ys))
         return typed(outs, self.abstract(*self.abstract_operands()))
 

@@ -54,13 +54,19 @@ class While(WhileRecord):
         native = self.backend is not None and not config.disable_jit.value
         shown = self.progress or config.progress.value
         iterations = policy.EAGER_ITERATIONS if shown else 0
+        record, done = config.told.get().get(self.site), 0
         with use(evaluate):
             while bool(eval_jaxpr(self.cond_jaxpr, [*c, *carry])[0]):
                 if native and iterations == policy.EAGER_ITERATIONS:
                     flat = tuple([a._value for a in (*c, *b, *carry)])
                     return run_primitive(self, self.body_jaxpr, self.backend, flat)
+                if record is not None:
+                    done += 1
+                    record.tell(done, -1, 1)
                 carry = eval_jaxpr(self.body_jaxpr, [*b, *carry])
                 iterations += 1
+        if record is not None:
+            record.tell(done, done, 2)
         return typed(carry, self.body_jaxpr.in_avals[self.body_consts :])
 
     def lower(self, *operands: Operand) -> Recipe:

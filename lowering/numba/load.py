@@ -54,6 +54,8 @@ def load(
 
 def _param(call: Any) -> tuple:
     """What the loader makes the address of a call of."""
+    if isinstance(call, tuple):
+        return call
     if not isinstance(call, str):
         return "host", call
     name, _, given = call.removeprefix("special:").partition("/")

@@ -2,7 +2,6 @@
 
 import dis
 import linecache
-import os
 from collections.abc import Sequence
 from functools import lru_cache
 from types import CodeType
@@ -109,4 +108,4 @@ def line_of(source: Source | None) -> str:
     file, line = source.code.co_filename, source.line
     text = linecache.getline(file, line).strip()
     role = f" ({source.role})" if source.role else ""
-    return f"{os.path.basename(file)}:{line}: {text}{role}"
+    return f"{source.short}: {text}{role}"

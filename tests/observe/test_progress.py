@@ -4,6 +4,7 @@ import contextlib
 import io
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -307,3 +308,40 @@ def test_a_forked_child_has_bars_of_its_own(monkeypatch):
             signal.alarm(60)
             os._exit(0 if np.allclose(counted(100_000), by_numpy(100_000)) else 1)
         assert os.waitpid(child, 0)[1] == 0
+
+
+PRINTING = """
+import fnx, sys, time
+
+def body(c, k):
+    fnx.debug.print("at {{}}", k)
+    fnx.debug.callback(lambda k: sys.stdin.readline(), k)
+    return c + 1, None
+
+{use}
+{call}
+print("end")
+"""
+USES = {
+    "jit": ("f = fnx.jit(lambda x: fnx.lax.scan(body, x, fnx.numpy.arange(5)))", "f(0)"),
+    "eager": ("f = lambda x: fnx.lax.scan(body, x, fnx.numpy.arange(5))", "f(0)"),
+    "numba": ("f = fnx.jit(lambda x: fnx.lax.scan(body, x, fnx.numpy.arange(5)), backend='numba')", "f(0)"),
+    "grad": (
+        "f = fnx.jit(fnx.grad(lambda x: fnx.lax.scan(body, x, fnx.numpy.arange(5))[0]))", "f(0.0)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_pipe_gets_each_line_while_the_loop_waits(use):
+    """Each iteration goes on only when the line that it printed was read from a pipe."""
+    made, call = USES[use]
+    with subprocess.Popen(
+        [sys.executable, "-c", PRINTING.format(use=made, call=call)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        for k in range(5):
+            assert process.stdout.readline() == f"at {k}\n"
+            process.stdin.write("\n")
+            process.stdin.flush()
+        assert process.stdout.readline() == "end\n"
