@@ -29,7 +29,7 @@ CONTENTS = {
     "Background": "benchmarks vmath design glossary",
 }
 TO_NOTEBOOK = r"\]\((?:\.\./)+notebooks/(\w+)\.ipynb\)"
-BOXED = "white-space:pre-wrap;background:none;border-left:2px solid #8884;padding:.2rem .8rem"
+BOXED = "white-space:pre-wrap;font-size:80%;border-left:2px solid #8884;padding:.2rem .8rem"
 
 
 def module(name: str) -> ModuleType:
@@ -84,7 +84,7 @@ def assemble(folder: Path) -> None:
     for file in folder.rglob("*.md"):
         up = "../" * len(file.relative_to(folder).parent.parts)
         text = re.sub(TO_NOTEBOOK, rf"]({up}notebooks/\1.md)", file.read_text(encoding="utf-8"))
-        file.write_text(text, encoding="utf-8")
+        file.write_text(text.replace("\n\n```\n", "\n```\n"), encoding="utf-8")
     reference = module("reference")
     faces = {f"reference/{face}": reference.page(face) for _, face in reference.faces()}
     names = [uri.removeprefix("reference/") for uri in faces]

@@ -4,11 +4,10 @@ project = "fnx"
 html_title = "fnx"
 extensions = ["myst_parser"]
 html_theme = "furo"
-html_static_path: list[str] = []
 html_show_sphinx = False
 html_show_copyright = False
 myst_heading_anchors = 4  # links to headings are checked, as everything is by -W
 myst_enable_extensions = ["html_image"]
-# Beside the themes' own colours: what cells of notebooks print.
-html_css_files: list[str] = []
+html_show_sourcelink = False
+html_copy_source = False
 pygments_dark_style = "monokai"

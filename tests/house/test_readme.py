@@ -5,11 +5,13 @@ import doctest
 import re
 import subprocess
 import tomllib
+from pathlib import Path
 
-PAGES = (
-    *("README.md", "CONTRIBUTING.md", "benchmarks/README.md", "docs/design.md"),
-    *("docs/differences.md", "docs/glossary.md"),
-)
+ROOT = Path(__file__).parents[2]
+PAGES = [
+    *("README.md", "CONTRIBUTING.md", "benchmarks/README.md"),
+    *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md")),
+]
 
 
 def commands(repository) -> list[str]:
