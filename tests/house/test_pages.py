@@ -1,4 +1,4 @@
-"""The pages of docs/: their examples run, their links lead somewhere, the site is built without warnings."""
+"""The pages of docs/: examples run, links lead somewhere, the site is built without warnings."""
 
 import doctest
 import importlib.util
@@ -157,3 +157,15 @@ def test_the_site_is_built_without_a_warning(tmp_path):
     assert done.returncode == 0, done.stderr[-3000:]
     assert (tmp_path / "reference" / "numpy.html").exists()
     assert "data:image/png" in (tmp_path / "notebooks" / "01_tour.html").read_text()
+
+
+def test_pictures_and_tables_of_benchmarks_are_those_of_the_stored_results():
+    """If this fails, `python benchmarks/pictures.py` makes them again."""
+    spec = importlib.util.spec_from_file_location("pictures", ROOT / "benchmarks/pictures.py")
+    pictures = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(pictures)
+    for name, part in pictures.results().items():
+        assert pictures.drawing(part["rows"]) == read(f"docs/pictures/{name}.svg")
+        spans = [row[k] for row in part["rows"] for k in ("one", "two") if k in row]
+        assert all(pictures.LEAST < low <= high < pictures.MOST for low, high in spans)
+    assert pictures.page(read("docs/benchmarks.md")) == read("docs/benchmarks.md")
