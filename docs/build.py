@@ -20,12 +20,12 @@ NOTEBOOKS = HERE.parent / "notebooks"
 
 # What the index lists beside its text, in order; a star stands for all pages of a folder.
 CONTENTS = {
-    "Start": "quickstart notebooks/*",
+    "Start": "quickstart examples notebooks/*",
     "How to": "howto/control_flow howto/memory howto/custom_rules howto/dtypes howto/random "
     "howto/linear_algebra howto/sparse howto/odes howto/debugging howto/progress howto/profiling "
     "howto/threads howto/cache errors",
     "Reference": "reference/index",
-    "From JAX": "differences libraries missing",
+    "From JAX": "howto/libraries differences libraries missing",
     "Background": "benchmarks vmath design glossary",
 }
 TO_NOTEBOOK = r"\]\((?:\.\./)+notebooks/(\w+)\.ipynb\)"
