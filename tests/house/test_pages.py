@@ -137,6 +137,25 @@ def test_the_reference_has_every_public_name():
             assert f"## {reference.escaped(name)}\n" in text, (face, name)
 
 
+def test_signatures_are_written_as_python():
+    signature = load("reference").signature
+
+    def some(a, b, /, *rest, c=1, **more):
+        pass
+
+    def many(
+        first_of_all, /, second_of_all=None, *, third_of_all: int = 1, fourth_of_all: str = ""
+    ):
+        pass
+
+    assert signature("f", some) == "f(a, b, /, *rest, c=1, **more)"
+    lines = ["f(", "first_of_all", "/", "second_of_all=None", "*", "third_of_all: int = 1"]
+    assert [line.strip().removesuffix(",") for line in signature("f", many).splitlines()][
+        :6
+    ] == lines
+    compile(f"def {signature('f', many)}: pass", "", "exec")
+
+
 def test_prose_of_docstrings_has_no_links_or_tags():
     escaped = load("reference").escaped
     assert escaped("x[0](y) of `a[1]`, <b>") == r"x\[0\](y) of `a[1]`, \<b\>"
