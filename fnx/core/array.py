@@ -218,6 +218,8 @@ class ConcreteArray(Array):
     def __repr__(self) -> str:
         if self.is_deleted():
             return f"Array(<deleted>, shape={self.shape}, dtype={self.dtype})"
+        if isinstance(self._value, Buffer) and (shown := self._value.shown()) is not None:
+            return shown
         prefix = "Array("
         body = np.array2string(self._value, prefix=prefix, separator=", ", threshold=1000)
         weak = ", weak_type=True" if self.weak_type else ""
@@ -288,10 +290,14 @@ def unboxed(x: Any) -> Any:
     return getattr(x, "python_number", x) if type(x) is ConcreteArray else x
 
 
+# Types of libraries whose values hold arrays that change: they have `__jax_array__`, and are none.
+objects: set[type] = set()
+
+
 def is_array_like(x: Any) -> bool:
     """What functions take for an array: arrays, NumPy's, Python scalars, `__jax_array__`."""
-    return issubclass(type(x), (Array, np.ndarray, np.generic, *_SCALARS)) or hasattr(
-        x, "__jax_array__"
+    return issubclass(type(x), (Array, np.ndarray, np.generic, *_SCALARS)) or (
+        hasattr(x, "__jax_array__") and type(x) not in objects
     )
 
 

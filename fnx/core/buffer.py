@@ -20,16 +20,25 @@ class Buffer(np.lib.mixins.NDArrayOperatorsMixin):
     """
 
     device = "cpu"
+    exist = False  # whether there ever was one in this process
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype):
+        Buffer.exist = True
         self.shape, self.dtype = shape, dtype
         self.ndim, self.size = len(shape), int(np.prod(shape, dtype=np.int64))
         self.nbytes = self.size * dtype.itemsize
         self._host: np.ndarray | None = None
 
+    def wait(self) -> None:
+        """Return when the numbers are there; errors of what computes them are raised."""
+
     def fetch(self) -> np.ndarray:
         """The numbers, C-contiguous, in memory of the host."""
         raise NotImplementedError
+
+    def shown(self) -> str | None:
+        """What is shown of it, if not all its numbers."""
+        return None
 
     def host(self) -> np.ndarray:
         """The numbers, brought at most once; nobody may write to them."""

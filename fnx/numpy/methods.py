@@ -8,6 +8,7 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray, is_array_like
+from fnx.core.buffer import Buffer
 from fnx.core.errors import ConcretizationTypeError, InvalidValue, TypeMismatch
 from fnx.core.interpreter import Tracer
 from fnx.numpy.algebra import products
@@ -46,6 +47,13 @@ class CpuDevice:
 
 
 DEVICE = CpuDevice()
+
+
+def _block_until_ready(self):
+    """The array itself, when it is computed: a GPU's comes later than the call returns."""
+    if type(self) is ConcreteArray and isinstance(self._value, Buffer):
+        self._value.wait()
+    return self
 
 
 def _reshape(self, *args, order="C", **options):
@@ -238,7 +246,7 @@ def members() -> dict[str, Any]:
         ),
         "copy": lambda self, order=None: self,
         "clone": lambda self: self.copy(),
-        "block_until_ready": lambda self: self,
+        "block_until_ready": _block_until_ready,
         "copy_to_host_async": lambda self: None,
         "is_deleted": lambda self: False,
         "is_ready": lambda self: True,
@@ -254,7 +262,6 @@ def members() -> dict[str, Any]:
         "flat": property(lambda self: iter(shapes.ravel(self))),
         "device": property(lambda self: DEVICE),
         "committed": property(lambda self: True),
-        "is_fully_addressable": property(lambda self: True),
         "is_fully_replicated": property(lambda self: True),
         "strides": property(lambda self: np.asarray(self).strides),
     }

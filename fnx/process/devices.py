@@ -11,6 +11,7 @@ import numpy as np
 
 from fnx.core import config
 from fnx.core.array import Array, ConcreteArray, as_array
+from fnx.core.buffer import Buffer
 from fnx.core.errors import InvalidValue
 from fnx.core.interpreter import Tracer
 from fnx.numpy.methods import DEVICE, CpuDevice
@@ -159,10 +160,18 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, **_: Any) -> Any:
     if any(getattr(p, "platform", "cpu") == "gpu" for p in places):
         put = import_module("fnx.lowering.cuda.device").put
         return structure.unflatten(map(put, leaves, places))
-    copies = [as_array(a).copy() for a in leaves]  # type: ignore[attr-defined]
-    for x, place in zip(copies, places):
-        _check_cut(x, place)
-    return structure.unflatten(map(placed, copies, places))
+    return structure.unflatten(map(_put, leaves, places))
+
+
+def _put(x: Any, place: Any) -> Array:
+    """A copy of an array that lies so."""
+    x = as_array(x)
+    check = getattr(place, "check", None)
+    if check is not None:  # shardings say what they cannot cut
+        check(x.aval)
+    if ranks and not isinstance(x, Tracer) and hasattr(place, "put"):
+        return place.put(x)
+    return placed(x.copy(), place)  # type: ignore[attr-defined]
 
 
 def _check_place(place: Any) -> None:
@@ -170,13 +179,6 @@ def _check_place(place: Any) -> None:
         raise InvalidValue(
             f"device_put to {place!r}; expected a device (fnx.devices()[0]), a sharding or None"
         )
-
-
-def _check_cut(x: Array, place: Any) -> None:
-    """Shardings say what they cannot cut."""
-    check = getattr(place, "check", None)
-    if check is not None:
-        check(x.aval)
 
 
 def device_get(x: Any) -> Any:
@@ -190,11 +192,15 @@ def device_get(x: Any) -> Any:
 
 
 def block_until_ready(x: Any) -> Any:
-    """`x` itself: results are ready when a call returns.
+    """`x` itself, when its arrays are computed: a GPU's come later than the call returns.
 
     >>> fnx.block_until_ready(jnp.ones(2))
     Array([1., 1.], dtype=float64)
     """
+    if Buffer.exist:
+        for leaf in operations.tree_leaves(x):
+            if type(leaf) is ConcreteArray:
+                leaf.block_until_ready()  # type: ignore[attr-defined]
     return x
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from fnx.core import config
 from fnx.core.array import Array, is_array_like
 from fnx.core.axis_size import AxisSize
 from fnx.core.errors import InvalidValue, TypeMismatch, entrance
@@ -171,6 +172,9 @@ def map_elements(
 
     devices = what == "pmap"
     sized: int = AxisSize(size, axis_name, devices) if devices or axis_name is not None else size
+    exploration = config.exploration.get()
+    if exploration is not None:
+        batch = exploration.batch(fun, what, batch)
     outs, found = batch(flat, sized, leaves, axes)
     dummy = operations.tree_unflatten(structures[0], [object() for _ in outs])
     wanted = flatten_axes(out_axes, dummy, f"{what} out_axes")

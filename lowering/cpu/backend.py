@@ -5,24 +5,20 @@ passes; what they would make of it is made when somebody asks. So the passes are
 are run: a process that recalls its programs needs none of them.
 """
 
-import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from math import prod
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from fnx.core import config, dtypes, policy, scalar
-from fnx.core.array import Array, ConcreteArray
-from fnx.core.aval import ShapedArray
+from fnx.core import config, scalar
+from fnx.core.array import Array
 from fnx.core.backend import Memory, donation
 from fnx.core.errors import CompileError, FnxError
 from fnx.core.jaxpr import Jaxpr
 from fnx.core.threads.fork_safety import cached_property
 from fnx.lowering import fingerprint
-from fnx.lowering.cpu.loader import executable, load
+from fnx.lowering.cpu.loader import executable, load, native_calls
 from fnx.lowering.cpu.loader.progress import interrupted, watched
 from fnx.lowering.cpu.processor import thresholds
 
@@ -32,21 +28,6 @@ if TYPE_CHECKING:
     from fnx.lowering.report import MemoryAnalysis
 
 Simplified = Callable[[], Jaxpr]
-
-
-@contextmanager
-def _deep_recursion() -> Iterator[None]:
-    """Long chains of fused equations are nested calls; Python's own frames need no C stack."""
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(before, 50_000))
-    try:
-        yield
-    finally:
-        sys.setrecursionlimit(before)
-
-
-def _spec(aval: ShapedArray) -> tuple:
-    return aval.shape, dtypes.NAME[aval.dtype], aval.weak_type
 
 
 class Compiled:
@@ -64,7 +45,7 @@ class Compiled:
         self._given = ref(jaxpr)  # which keeps what is made of it
         self._replaced = donation(jaxpr, donated).replaced
         self.seconds: dict[str, float] = {}
-        self._types = [_spec(v.aval) for v in jaxpr.inputs], [_spec(v.aval) for v in jaxpr.outs]
+        self._types = native_calls.types_of(jaxpr)
         name = None
         if not (config.check.value or config.progress.value):
             # Rules of users have no name, and are not in what is lowered.
@@ -115,7 +96,7 @@ class Compiled:
         from fnx.lowering import pipeline as program
         from fnx.lowering.cpu import target
 
-        with _deep_recursion():
+        with native_calls.deep_recursion():
             return program.build(self.jaxpr, self.donated, target.CpuTarget())
 
     program = property(lambda self: self._built[0])
@@ -131,7 +112,7 @@ class Compiled:
     def emitted(self) -> "Emitted":
         from fnx.lowering.cpu.llvm import module_printer
 
-        with _deep_recursion():
+        with native_calls.deep_recursion():
             return module_printer.emit(self.program)
 
     # --- calls
@@ -141,35 +122,14 @@ class Compiled:
         """The quickest call: NotImplemented where the arguments do not fit exactly."""
         program = self.executable
         fast = watched(program.fast, program.records) if program.records else program.fast
-        if not program.aliases and not self._replaced:
-            return fast
-        from fnx.lowering.cpu.loader.donation import calling
-
-        weak = [weak_type for *_, weak_type in self._types[1]]
-        return calling(fast, program.aliases, self._replaced, self._moved, weak)
-
-    @property
-    def _moved(self) -> dict[int, int]:
-        """Results that are copied to the memory of small donated inputs, which no result aliases."""
-        (inputs, outs), aliases = self._types, self.executable.aliases
-        return {
-            j: k
-            for k, j in self._replaced.items()
-            if j not in aliases and k not in aliases.values()
-            and inputs[k][:2] == outs[j][:2] and prod(inputs[k][0]) <= policy.SMALL
-        }  # fmt: skip
+        return native_calls.donating(fast, self._types, program.aliases, self._replaced)
 
     def __call__(self, args: Sequence[Array]) -> list[Array]:
         try:
-            outs = self.fast(args)
-            if outs is NotImplemented:
-                values = self.executable.fitting([x._value for x in args])  # type: ignore[attr-defined]
-                avals = self._types[0]
-                outs = self.fast([ConcreteArray(v, weak) for v, (*_, weak) in zip(values, avals)])
+            return native_calls.called(self, self._types, args)
         except KeyboardInterrupt as error:
             interrupted(error, self._given())
             raise
-        return outs
 
     def kernel_text(self) -> str:
         from fnx.lowering.ir import printer

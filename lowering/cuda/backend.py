@@ -16,7 +16,7 @@ from fnx.lowering.ir import printer, verifier
 
 from . import device_code, kernel_printer, schedule, simulator
 from . import plan as plans
-from .device_buffer import DeviceBuffer
+from .device_buffer import DeviceBuffer, described
 from .driver import Driver
 from .executable import Executable, grid_of
 from .target import CudaTarget
@@ -71,7 +71,8 @@ class Compiled:
             if j in aliases:
                 memory = inputs[aliases[j]].memory
             else:
-                memory = run.driver.allocate(max(aval.size, 1) * aval.dtype.itemsize)
+                what = f"result {j} of {self.program.name}, {described(aval)}"
+                memory = run.driver.allocate(max(aval.size, 1) * aval.dtype.itemsize, what)
             buffers.append(DeviceBuffer(aval.shape, aval.dtype, memory, run.driver))
         fresh = [b.memory for j, b in enumerate(buffers) if j not in aliases]
         run([b.memory for b in inputs], fresh)

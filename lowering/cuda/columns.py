@@ -13,7 +13,7 @@ from fnx.core import scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import traversal
 from fnx.lowering.ir.expressions import depends_on, replacing
-from fnx.lowering.ir.kernel import Buffer, Eval, Let, Loop, Nest, Stmt, Store
+from fnx.lowering.ir.kernel import Buffer, Eval, Let, Loop, Stmt, Store
 from fnx.lowering.transform import strip_mining
 from fnx.lowering.transform.independent_axes import IndependentColumns
 from fnx.lowering.transform.statements import Statements
@@ -21,47 +21,18 @@ from fnx.lowering.transform.statements import Statements
 
 def of_threads(builder: Statements) -> None:
     """Turn the loops of a program whose steps are of independent members."""
-    _block(builder, builder.block)
+    strip_mining.rebuild(builder, builder.block, _by_members)
 
 
-def _block(builder: Statements, body: list[Stmt]) -> None:
-    k = 0
-    while k < len(body):
-        stmt = body[k]
-        found = _turned(builder, body, k) if isinstance(stmt, Loop) else None
-        if found is not None:
-            k, stop, new = found
-            body[k:stop] = new
-            k += len(new)
-            continue
-        if not isinstance(stmt, Nest):
-            for inner in traversal.blocks(stmt):
-                _block(builder, inner)
-        k += 1
-
-
-def _turned(builder: Statements, body: list[Stmt], k: int) -> tuple[int, int, list[Stmt]] | None:
-    """The loop at `k` by members, with what is around it: from where to where, and by what."""
-    for axes in strip_mining.candidates(builder, body, k):
-        columns = IndependentColumns(builder, axes)
-        if not columns.join(body[k]):
-            continue
-        first, stop = k, k + 1
-        while stop < len(body) and columns.join(body[stop]):
-            stop += 1
-        while first and columns.join(body[first - 1]):
-            first -= 1
-        stmts = body[first:stop]
-        outer, variables = strip_mining.outside(builder.block, stmts)
-        if any(v in variables for s in stmts for v in traversal.defined(s)):
-            continue
-        private = [b for b in columns.strides if b.space == "global" and b not in outer]
-        nests = strip_mining.in_parts(builder, columns, stmts, _short(builder, columns, private), 1)
-        for nest in nests:
-            nest.body = _without_short_loops(nest.body)
-            _in_registers(nest.body)
-        return first, stop, list(nests)
-    return None
+def _by_members(
+    builder: Statements, columns: IndependentColumns, stmts: list[Stmt], private: list[Buffer]
+) -> list[Stmt]:
+    """Statements of all members, each member's by itself."""
+    nests = strip_mining.in_parts(builder, columns, stmts, _short(builder, columns, private), 1)
+    for nest in nests:
+        nest.body = _without_short_loops(nest.body)
+        _in_registers(nest.body)
+    return list(nests)
 
 
 def _short(builder: Statements, columns: IndependentColumns, private: list[Buffer]) -> list[Buffer]:

@@ -10,6 +10,11 @@ from fnx.core.errors import InvalidValue
 from .driver import Driver, Memory
 
 
+def described(value: Any) -> str:
+    """The type of an array, for errors."""
+    return f"{value.dtype}[{','.join(map(str, value.shape))}]"
+
+
 class DeviceBuffer(Buffer):
     """C-contiguous numbers in memory that a driver has given."""
 
@@ -23,16 +28,19 @@ class DeviceBuffer(Buffer):
     def of(cls, array: Any, driver: Driver) -> "DeviceBuffer":
         """A copy of an array of the host."""
         value = np.ascontiguousarray(array)
-        memory = driver.allocate(max(value.nbytes, value.itemsize))
+        memory = driver.allocate(max(value.nbytes, value.itemsize), described(value))
         if value.size:
             driver.upload(memory, 0, value)
         return cls(np.shape(array), value.dtype, memory, driver)
 
     def copied(self) -> "DeviceBuffer":
         """The same numbers in memory of their own."""
-        memory = self.driver.allocate(max(self.nbytes, self.dtype.itemsize))
+        memory = self.driver.allocate(max(self.nbytes, self.dtype.itemsize), described(self))
         self.driver.copy(memory, 0, self.memory, 0, self.nbytes)
         return DeviceBuffer(self.shape, self.dtype, memory, self.driver)
+
+    def wait(self) -> None:
+        self.driver.synchronize()
 
     def fetch(self) -> np.ndarray:
         return self.driver.download(self.memory, 0, self.shape, self.dtype)

@@ -30,8 +30,8 @@ class Driver(Protocol):
 
     name: str
 
-    def allocate(self, nbytes: int) -> Memory:
-        """New memory; OutOfMemory if there is none left."""
+    def allocate(self, nbytes: int, what: str = "an array") -> Memory:
+        """New memory for what errors then name; OutOfMemory if there is none left."""
         ...
 
     def upload(self, memory: Memory, offset: int, array: np.ndarray) -> None:
@@ -48,8 +48,8 @@ class Driver(Protocol):
         """Copy from one place of the device to another."""
         ...
 
-    def load(self, printed: Printed) -> Any:
-        """A kernel that can be launched."""
+    def load(self, printed: Printed, program: str = "") -> Any:
+        """A kernel that can be launched, and the program that errors name."""
         ...
 
     def launch(
@@ -63,7 +63,10 @@ class Driver(Protocol):
         ...
 
     def record(self, launches: Callable[[], None]) -> Callable[[], None] | None:
-        """A graph of the launches that a function makes, to be run as often as one likes; or None."""
+        """A graph of the launches that a function makes, to be run as often as one likes; or None.
+
+        The function does nothing but launch, and what it launches has not run after this.
+        """
         ...
 
     def synchronize(self) -> None:

@@ -1,6 +1,6 @@
 """Runs a plan: launches, host calls, loops of the host, on memory that a driver has given."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,18 +11,18 @@ from fnx.lowering.ir import traversal
 from fnx.lowering.ir.kernel import Buffer
 from fnx.lowering.ir.number_formats import itemsize
 
-from . import kernel_printer, plan
+from . import kernel_printer, plan, scalar
 from .driver import Argument, Driver, Memory
 from .kernel_printer import Printed
 from .thresholds import Limits
 
-_STORED = {"float16": "uint16", "bfloat16": "uint16", "bool": "uint8"}
+_STORED = {d: text.removeprefix("np.") for d, text in scalar.STORED.items()} | {"bool": "uint8"}
 Places = dict[Buffer, tuple[Memory, int]]
 
 
 def stored(dtype: str) -> str:
     """The dtype as which numbers lie in memory."""
-    return _STORED.get(dtype, dtype)
+    return _STORED[dtype]
 
 
 def grid_of(k: plan.Kernel, limits: Limits) -> tuple[int, int]:
@@ -55,7 +55,8 @@ class Executable:
 
     @cached_property
     def _functions(self) -> dict[plan.Kernel, Any]:
-        return {k: self.driver.load(p) for k, p in self.printed.items()}
+        name = self.plan.program.name
+        return {k: self.driver.load(p, name) for k, p in self.printed.items()}
 
     def __call__(self, inputs: Sequence[Memory], outputs: Sequence[Memory]) -> None:
         """Compute the outputs: memory for each of them, which may be an input's."""
@@ -67,8 +68,25 @@ class Executable:
                 strict=True,
             )
         )
-        work = self.driver.allocate(self.plan.workspace) if self.plan.workspace else None
+        work, size = None, self.plan.workspace
+        if size:
+            work = self.driver.allocate(size, f"the workspace of {program.name}")
         _Run(self, places, work).steps(self.plan.steps)
+
+
+def _launches(steps: Sequence[plan.Step]) -> int:
+    """How many launches steps are; a negative number where they are something else, too."""
+    total = 0
+    for s in steps:
+        inner = 1
+        if isinstance(s, plan.For) and isinstance(s.extent, int):
+            inner = s.extent * _launches(s.body)
+        elif not isinstance(s, plan.Kernel):
+            return -1
+        if inner < 0:
+            return -1
+        total += inner
+    return total
 
 
 class _Run:
@@ -77,6 +95,8 @@ class _Run:
     def __init__(self, executable: Executable, places: Places, work: Memory | None):
         self.executable, self.driver = executable, executable.driver
         self.places, self.work = places, work
+        self.graphs: dict[plan.For, Callable[[], None] | None] = {}
+        self.recording = False
 
     def place(self, b: Buffer) -> tuple[Memory, int]:
         found = self.places.get(b)
@@ -128,16 +148,26 @@ class _Run:
 
     def loop(self, s: plan.For) -> None:
         count = s.extent if isinstance(s.extent, int) else int(self.scalar(s.extent))
-        if not count:
-            return
-        recorded = None
-        if count > 1 and all(isinstance(x, (plan.Kernel, plan.For)) for x in plan.walk(s.body)):
-            recorded = self.driver.record(lambda: self.steps(s.body))
+        graph = self.graph(s) if count >= self.executable.limits.rounds else None
         for _ in range(count):
-            if recorded:
-                recorded()
+            if graph:
+                graph()
             else:
                 self.steps(s.body)
+
+    def graph(self, s: plan.For) -> Callable[[], None] | None:
+        """The launches of a round as a graph, where it is launches only; made once a call."""
+        if s not in self.graphs:
+            found = None
+            assert self.executable._functions  # loaded before a graph is recorded
+            if not self.recording and 1 < _launches(s.body) <= self.executable.limits.graph:
+                self.recording = True
+                try:
+                    found = self.driver.record(lambda: self.steps(s.body))
+                finally:
+                    self.recording = False
+            self.graphs[s] = found
+        return self.graphs[s]
 
     def scalar(self, slot: tuple[Buffer, int]) -> Any:
         """A number that the device has left."""

@@ -1,13 +1,16 @@
 """The driver of a GPU: cuda.core's calls, on one stream. No GPU has run it yet.
 
 Memory is the stream's pool's. Kernels are cubins for the compute capability of the device
-(`device_code.py`), arguments are pointers.
+(`device_code.py`), arguments are pointers. What the GPU reports arrives with a later call: the error
+then names the programs that it had been asked for since it was last known to be well.
 """
 
 import ctypes
+import gc
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
+from weakref import WeakSet
 
 import numpy as np
 
@@ -18,6 +21,14 @@ from . import device_code
 from .driver import Argument
 from .kernel_printer import Printed
 
+_OLDEST = 13000  # the driver's version, as it says it, that code of CUDA 13 needs
+# Of CUDA's errors those after which a process cannot use the device any more.
+_FATAL = (
+    "ILLEGAL_ADDRESS MISALIGNED_ADDRESS ILLEGAL_INSTRUCTION INVALID_PC INVALID_ADDRESS_SPACE "
+    "LAUNCH_FAILED LAUNCH_TIMEOUT HARDWARE_STACK_ERROR ASSERT ECC_UNCORRECTABLE DEVICE_UNAVAILABLE "
+    "CONTEXT_IS_DESTROYED NVLINK_UNCORRECTABLE UNKNOWN"
+).split()
+
 
 class NoDevice(JaxRuntimeError):
     """A GPU was asked for where there is none that can be used."""
@@ -25,6 +36,39 @@ class NoDevice(JaxRuntimeError):
 
 class OutOfMemory(JaxRuntimeError):
     """The memory of a GPU did not suffice; nothing that was there is lost."""
+
+
+class DeviceLost(JaxRuntimeError):
+    """A GPU failed such that this process can use it no more; the CPU goes on."""
+
+
+class Loaded(NamedTuple):
+    """A kernel that can be launched, and whose it is."""
+
+    kernel: Any
+    name: str
+
+
+def _first_device() -> Any:
+    """The first GPU; NoDevice, which says why it cannot be used."""
+    try:
+        from cuda.bindings import driver
+        from cuda.core import Device
+
+        _, version = driver.cuDriverGetVersion()
+        if 0 < version < _OLDEST:
+            raise RuntimeError(
+                f"its driver is of CUDA {version // 1000}.{version % 1000 // 10}, too old"
+            )
+        device = Device(0)
+        device.set_current()
+        return device
+    except Exception as error:
+        raise NoDevice(
+            f"no GPU can be used: {type(error).__name__}: {str(error).strip()}. Expected a GPU of "
+            "NVIDIA's and its driver (nvidia-smi lists it), of version 580 or later for CUDA 13; "
+            'backend="cpu" needs none.'
+        ) from error
 
 
 class GpuDriver:
@@ -35,79 +79,116 @@ class GpuDriver:
     def __init__(self) -> None:
         device_code.numba_cuda()
         self._process = os.getpid()
-        try:
-            from cuda.core import Device
-
-            self.device = Device(0)
-            self.device.set_current()
-        except Exception as error:
-            raise NoDevice(
-                f"no GPU can be used: {type(error).__name__}: {str(error).strip()}. Expected a GPU of "
-                "NVIDIA's and its driver (nvidia-smi lists it), of version 580 or later for CUDA 13; "
-                'backend="cpu" needs none.'
-            ) from error
-        self.stream = self.device.create_stream()
-        self._in_use = self._peak = 0
+        self.device = _first_device()
+        self.stream = self._target = self.device.create_stream()
+        self._held: WeakSet[_Held] = WeakSet()
+        self._in_use = self._peak = self._count = 0
+        self._asked: dict[str, None] = {}  # kernels, since the GPU was last known to be well
+        self._lost = ""
 
     @cached_property
     def architecture(self) -> str:
         return f"sm_{self.device.arch}"
 
-    def _check_process(self) -> None:
+    def _call(self, what: str, call: Callable, *args: Any, **kws: Any) -> Any:
+        """What a call of CUDA's gives; an error of ours where it fails."""
         if os.getpid() != self._process:
             raise NoDevice(
                 "this process was forked from one that had used the GPU, whose state a fork does not "
                 'take along. Start workers by multiprocessing\'s "spawn", or use the CPU in them.'
             )
-
-    def allocate(self, nbytes: int) -> Any:
-        self._check_process()
+        if self._lost:
+            raise DeviceLost(f"{what} is not possible: {self._lost}")
         try:
-            memory = self.device.allocate(max(nbytes, 16), stream=self.stream)
+            return call(*args, **kws)
         except Exception as error:
-            raise OutOfMemory(
-                f"{nbytes} bytes could not be allocated on the GPU, of which {self._in_use} bytes are in "
-                f"use by this process: {error}. Free arrays (del, x.delete()), or donate arguments."
-            ) from error
-        return _Held(self, memory, nbytes)
+            raise self._failure(what, f"{type(error).__name__}: {error}") from error
+
+    def _failure(self, what: str, said: str) -> JaxRuntimeError:
+        asked = ", ".join(self._asked) or "nothing"
+        self._asked.clear()
+        text = f"{what} failed on the GPU: {said}. What it had been asked for before: {asked}."
+        if not any(code in said for code in _FATAL):
+            return JaxRuntimeError(text)
+        self._lost = f"the GPU failed earlier ({said}, after {asked}), and this process has lost it"
+        return DeviceLost(
+            f"{text} Arrays that lay there are lost. This process goes on with the CPU "
+            '(backend="cpu"); another process can use the GPU.'
+        )
+
+    # --- memory
+
+    def allocate(self, nbytes: int, what: str = "an array") -> Any:
+        size = max(nbytes, 16)
+        ask = lambda: self.device.allocate(size, stream=self.stream)
+        try:
+            memory = self._call(f"the allocation of {nbytes} bytes", ask)
+        except DeviceLost:
+            raise
+        except JaxRuntimeError as error:
+            if "OUT_OF_MEMORY" not in str(error):
+                raise
+            gc.collect()  # arrays in circles, whose memory the pool gets when the stream is there
+            self.synchronize()
+            try:
+                memory = ask()
+            except Exception as again:
+                raise self._no_memory(nbytes, what) from again
+        self._count += 1
+        return _Held(self, memory, nbytes, what)
+
+    def _no_memory(self, nbytes: int, what: str) -> OutOfMemory:
+        largest = sorted(self._held, key=lambda m: -m.nbytes)[:3]
+        held = ", ".join(f"{m.what} ({m.nbytes} bytes)" for m in largest) or "none"
+        return OutOfMemory(
+            f"the GPU has no {nbytes} bytes left for {what}: {self._in_use} bytes are in use by this "
+            f"process, the largest being {held}. Nothing is lost. Free arrays (del, x.delete()), donate "
+            "arguments, or compute in parts."
+        )
 
     def upload(self, memory: Any, offset: int, array: np.ndarray) -> None:
         data = np.ascontiguousarray(array)
         self._copy(memory.address + offset, data.ctypes.data, data.nbytes)
-        self.stream.sync()  # the host's memory may go
+        self.synchronize()  # the host's memory may go
 
     def download(self, memory: Any, offset: int, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         found = np.empty(shape, dtype)
         self._copy(found.ctypes.data, memory.address + offset, found.nbytes)
-        self.stream.sync()
+        self.synchronize()
         return found
 
     def copy(self, target: Any, to: int, source: Any, start: int, nbytes: int) -> None:
         self._copy(target.address + to, source.address + start, nbytes)
 
     def _copy(self, target: int, source: int, nbytes: int) -> None:
-        from cuda.bindings import driver
+        def ask() -> None:
+            from cuda.bindings import driver
 
-        (error,) = driver.cuMemcpyAsync(target, source, nbytes, int(self.stream.handle))
-        if int(error):
-            raise JaxRuntimeError(f"a copy of {nbytes} bytes failed on the GPU: {error!r}")
+            (error,) = driver.cuMemcpyAsync(target, source, nbytes, int(self.stream.handle))
+            if int(error):
+                raise RuntimeError(repr(error))
 
-    def load(self, printed: Printed) -> Any:
+        self._call(f"a copy of {nbytes} bytes", ask)
+
+    # --- kernels
+
+    def load(self, printed: Printed, program: str = "") -> Loaded:
         from cuda.core import ObjectCode
 
         code = device_code.cubin(printed, self.architecture)
-        return ObjectCode.from_cubin(code.cubin).get_kernel(code.entry)
+        name = f"{program}: {printed.name}" if program else printed.name
+        make = lambda: ObjectCode.from_cubin(code.cubin).get_kernel(code.entry)
+        return Loaded(self._call(f"loading {name}", make), name)
 
     def launch(
         self,
-        function: Any,
+        function: Loaded,
         grid: tuple[int, int],
         block: tuple[int, int],
         arguments: Sequence[Argument],
     ) -> None:
         from cuda.core import LaunchConfig, launch
 
-        self._check_process()
         given: list[Any] = []
         for a in arguments:
             address, itemsize = a.memory.address + a.offset, np.dtype(a.dtype).itemsize
@@ -115,16 +196,46 @@ class GpuDriver:
                 given += [0, 0, a.size, itemsize, address, a.size, itemsize]
             else:
                 given.append(address)
-        launch(self.stream, LaunchConfig(grid=grid, block=block), function, *map(_word, given))
+        config = LaunchConfig(grid=grid, block=block)
+        self._call(
+            f"the launch of {function.name}",
+            lambda: launch(self._target, config, function.kernel, *map(_word, given)),
+        )
+        self._asked[function.name] = None
 
     def record(self, launches: Callable[[], None]) -> Callable[[], None] | None:
-        return None  # a graph is recorded only by what a GPU has been seen to run
+        builder = self._call("recording a graph", self.stream.create_graph_builder)
+        before = dict(self._asked)
+        self._target = builder.begin_building()
+        try:
+            launches()
+        finally:
+            self._target = self.stream
+            builder.end_building()
+        names = {n: None for n in self._asked if n not in before}
+        graph = self._call("recording a graph", builder.complete)
+
+        def run() -> None:
+            self._call("the launch of a graph", graph.launch, self.stream)
+            self._asked.update(names)
+
+        return run
 
     def synchronize(self) -> None:
-        self.stream.sync()
+        self._call("waiting for what was asked for", self.stream.sync)
+        self._asked.clear()
 
     def memory_stats(self) -> dict[str, int]:
-        return {"bytes_in_use": self._in_use, "peak_bytes_in_use": self._peak}
+        from cuda.bindings import driver
+
+        _, _, total = self._call("asking for its memory", driver.cuMemGetInfo)
+        return {
+            "bytes_in_use": self._in_use,
+            "peak_bytes_in_use": self._peak,
+            "num_allocs": self._count,
+            "largest_alloc_size": max((m.nbytes for m in self._held), default=0),
+            "bytes_limit": int(total),
+        }
 
 
 def _word(value: int) -> ctypes.c_uint64:
@@ -134,12 +245,16 @@ def _word(value: int) -> ctypes.c_uint64:
 class _Held:
     """Memory of a pool, which goes back when nobody holds this."""
 
-    def __init__(self, driver: GpuDriver, memory: Any, nbytes: int):
-        self._driver, self._memory, self.nbytes = driver, memory, nbytes
+    def __init__(self, driver: GpuDriver, memory: Any, nbytes: int, what: str):
+        self._driver, self._memory, self.nbytes, self.what = driver, memory, nbytes, what
         self.address = int(memory.handle)
+        driver._held.add(self)
         driver._in_use += nbytes
         driver._peak = max(driver._peak, driver._in_use)
 
     def __del__(self) -> None:
+        if not hasattr(self, "address"):
+            return
         self._driver._in_use -= self.nbytes
-        self._memory.close(self._driver.stream)
+        if os.getpid() == self._driver._process and not self._driver._lost:
+            self._memory.close(self._driver.stream)

@@ -1,7 +1,7 @@
 """Prints kernels as Python source in the dialect of Numba-CUDA: one flat function each."""
 
-from collections import Counter
 from collections.abc import Sequence
+from typing import ClassVar
 
 from fnx.core import scalar
 from fnx.core.fast_dataclasses import dataclass
@@ -9,28 +9,20 @@ from fnx.core.scalar import Expr
 from fnx.lowering.ir import kernel, traversal
 from fnx.lowering.ir.kernel import Buffer, LoopKind, Stmt
 from fnx.lowering.ir.number_formats import KIND
-from fnx.lowering.math import expand
-from fnx.lowering.numba.expression_printer import Module, bare, stem_of
-from fnx.lowering.numba.program_printer import Code
+from fnx.lowering.numba.expression_printer import FORMULAS, Module, bare, stem_of
+from fnx.lowering.numba.program_printer import Code, uses
 
 from . import combining, updates
 from . import scalar as forms
 from .plan import Kernel
 from .thresholds import Limits
 
-_WIDE = 76
 _SHUFFLED = frozenset(
     "int32 uint32 int64 uint64 float32 float64".split()
 )  # between lanes of a warp
 _WHOLE_WARP = "0xFFFFFFFF"
-_FORMULAS = {
-    "half_bits": ("float32", expand.half_bits),
-    "half_value": ("uint16", expand.half_value),
-    "bfloat_bits": ("float32", expand.bfloat_bits),
-    "bfloat_value": ("uint16", expand.bfloat_value),
-}
-TYPES = {d: f"numba.{d}" for d in forms.STORED} | {"bool": "numba.boolean"}
-TYPES |= {"float16": "numba.uint16", "bfloat16": "numba.uint16"}
+TYPES = {d: text.replace("np.", "numba.") for d, text in forms.STORED.items()}
+TYPES["bool"] = "numba.boolean"
 
 
 @dataclass(eq=False)
@@ -65,27 +57,14 @@ def _threads(k: Kernel, limits: Limits) -> tuple[int, int]:
     return limits.tile if k.shape == "tile" else (limits.threads, 1)
 
 
-def _uses(k: Kernel) -> Counter:
-    """How often each expression is an operand, anywhere in a kernel."""
-    uses: Counter = Counter()
-    seen: set[Expr] = set()
-    for stmt in traversal.statements(k.body):
-        stack = traversal.expressions(stmt)
-        uses.update(stack)
-        while stack:
-            e = stack.pop()
-            if e not in seen:
-                seen.add(e)
-                uses.update(e.args)
-                stack.extend(e.args)
-    return uses
-
-
 class KernelCode(Code):
     """The function of a kernel: where each thread begins, then statements as in the other printer."""
 
+    forms = forms
+    methods: ClassVar[dict[type, str]] = {**Code.methods, updates.Atomic: "atomic"}
+
     def __init__(self, k: Kernel, limits: Limits):
-        super().__init__(Module(), _uses(k))
+        super().__init__(Module(), uses(k.body))
         self.k, self.limits = k, limits
         self.private: set[Buffer] = set()
         self.arrays: list[str] = []  # of a thread, and those that a block shares
@@ -113,15 +92,9 @@ class KernelCode(Code):
                     for a, t in zip(e.args, self.operands(e, bare=False), strict=True)]  # fmt: skip
         return super().named(e)
 
-    def evaluated(self, e: Expr) -> str:
-        if e.op in ("const", "size", "literal"):
-            return forms.ns.number(e, bare=False)
-        text = forms.form(e.op, e.args[0].dtype, e.dtype)(self, e)
-        return self.assigned(text) if self.uses[e] > 1 or len(text) > _WIDE else text
-
     def formula(self, name: str, x: str = "") -> str:  # type: ignore[override]
         """The conversion of a 16-bit format, written out."""
-        dtype, build = _FORMULAS[name]
+        dtype, build = FORMULAS[name]
         given = scalar.var(dtype)
         self.bind(given, self.assigned(x))
         root = build(given)
@@ -342,22 +315,19 @@ class KernelCode(Code):
 
     # --- statements that differ ------------------------------------------------------------------
 
-    def store(self, s: kernel.Store) -> None:
-        index, value = self.index(s.index), self.value(s.value)
-        value = self._kept(value, s.buffer.dtype)
-        self.put(f"{self.buffer(s.buffer)}[{bare(index)}] = {bare(value)}")
-        self.kill(s.buffer)
+    def poll(self, s: kernel.Loop | kernel.While) -> None:
+        """Nobody can ask a GPU to stop; the host stops between launches."""
 
     def atomic(self, s: updates.Atomic) -> None:
         index, value = self.index(s.index), self.value(s.value)
         self.put(f"cuda.atomic.{s.op}({self.buffer(s.buffer)}, {bare(index)}, {bare(value)})")
         self.kill(s.buffer)
 
-    def _kept(self, value: str, dtype: str) -> str:
+    def kept(self, value: str, dtype: str) -> str:
         """A value as it lies in memory."""
         if dtype == "bool":
             return f"(np.uint8(1) if {value} else np.uint8(0))"
-        return forms.to_bits(self, value, dtype) if KIND[dtype] == "h" else value
+        return super().kept(value, dtype)
 
     def loop(self, s: kernel.Loop) -> None:
         if s.kind is LoopKind.THREAD:
@@ -370,52 +340,5 @@ class KernelCode(Code):
             return
         super().loop(s)
 
-    def copy(self, s: kernel.Copy) -> None:
-        count = bare(self.index(s.count))
-        target, source = self.index(s.destination.index), self.index(s.source.index)
-        to, of = self.buffer(s.destination.buffer), self.buffer(s.source.buffer)
-        k = self.fresh("k")
-        self.put(f"for {k} in range({count}):")
-        self.put(f"    {to}[{target} + {k}] = {of}[{source} + {k}]")
-        self.kill(s.destination.buffer)
-
-    def transpose(self, s: kernel.Transpose) -> None:
-        target, source = self.index(s.destination.index), self.index(s.source.index)
-        to, of = self.buffer(s.destination.buffer), self.buffer(s.source.buffer)
-        down, across = map(self.index, s.apart)
-        k, j = self.fresh("k"), self.fresh("k")
-        self.put(f"for {k} in range({s.rows}):")
-        self.put(f"    for {j} in range({s.columns}):")
-        place = f"{to}[{target} + {k} * {down} + {j}]"
-        self.put(f"        {place} = {of}[{source} + {j} * {across} + {k}]")
-        self.kill(s.destination.buffer)
-
-    def fill(self, s: kernel.Fill) -> None:
-        count, value = bare(self.index(s.count)), self.value(s.value)
-        first = self.index(s.destination.index)
-        value = self._kept(value, s.destination.buffer.dtype)
-        k = self.fresh("k")
-        self.put(f"for {k} in range({count}):")
-        self.put(f"    {self.buffer(s.destination.buffer)}[{first} + {k}] = {bare(value)}")
-        self.kill(s.destination.buffer)
-
-    def statements(self, body: Sequence[Stmt]) -> None:
-        for stmt in body:
-            _PRINT[type(stmt)](self, stmt)
-
-
-_PRINT = {
-    kernel.Eval: KernelCode.eval,
-    kernel.Let: KernelCode.let,
-    kernel.Store: KernelCode.store,
-    kernel.Loop: KernelCode.loop,
-    kernel.While: KernelCode.while_,
-    kernel.If: KernelCode.if_,
-    kernel.Copy: KernelCode.copy,
-    kernel.Transpose: KernelCode.transpose,
-    kernel.Fill: KernelCode.fill,
-    kernel.Nest: KernelCode.nest,
-    updates.Atomic: KernelCode.atomic,
-}
 
 __all__ = ["LoopKind", "Printed", "printed"]

@@ -203,7 +203,7 @@ def from_bits(p, x: str, dtype: str) -> str:
 def _bitcast(p, e: Expr) -> str:
     (x,) = p.operands(e, bare=False)
     source, target = e.args[0].dtype, e.dtype
-    if source == target:
+    if source == target or KIND[source] == KIND[target] == "s":
         return x
     if KIND[source] == "h":
         x, source = to_bits(p, x, source), "uint16"
@@ -254,7 +254,7 @@ _FORMS: dict[str, dict[str, Form]] = {
     "population_count": {"iu": _popcount},
     "clz": {"iu": _clz},
     "is_finite": {"fh": _is_finite},
-    "bitcast": {"biufh": _bitcast},
+    "bitcast": {"biufhs": _bitcast},
     **{op: {"f": _math} for op in [*_MATH, "atan2", "pow"]},
     **{op: {"f": _library} for op in _LIBDEVICE_FUNCTIONS},
 }
@@ -269,7 +269,7 @@ def form(op: str, dtype: str, result: str) -> Form:
     if op == "load":
         return _load
     if op == "cast":
-        if dtype in PART or result in PART:
+        if dtype in PART or result in PART or "s" in (KIND[dtype], KIND[result]):
             return _derived
         if KIND[result] == "h" and dtype != "float32" and KIND[dtype] not in "bh":
             return _derived

@@ -34,7 +34,7 @@ class SimulatedDriver:
     def __init__(self) -> None:
         self._stats = {"bytes_in_use": 0, "peak_bytes_in_use": 0, "num_allocs": 0}
 
-    def allocate(self, nbytes: int) -> HostMemory:
+    def allocate(self, nbytes: int, what: str = "an array") -> HostMemory:
         return HostMemory(nbytes, self._stats)
 
     def upload(self, memory: Any, offset: int, array: np.ndarray) -> None:
@@ -49,7 +49,7 @@ class SimulatedDriver:
     def copy(self, target: Any, to: int, source: Any, start: int, nbytes: int) -> None:
         target.bytes[to : to + nbytes] = source.bytes[start : start + nbytes]
 
-    def load(self, printed: Printed) -> Any:
+    def load(self, printed: Printed, program: str = "") -> Any:
         from numba import cuda
 
         space = dict(simulator.names())
@@ -73,7 +73,7 @@ class SimulatedDriver:
         function[grid, block](*given)
 
     def record(self, launches: Callable[[], None]) -> Callable[[], None] | None:
-        return launches
+        return launches  # which is as good, where nothing is asked for ahead of time
 
     def synchronize(self) -> None:
         pass

@@ -104,7 +104,7 @@ def _mathematics() -> SimpleNamespace:
 
 
 def _libdevice() -> SimpleNamespace:
-    from fnx.lowering.numba.runtime import fma
+    from fnx.lowering.numba.operations import fma
 
     found: dict[str, Any] = {}
     table = {"floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "rint": np.rint, "fma": fma}

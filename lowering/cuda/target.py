@@ -1,7 +1,6 @@
 """A GPU as a target: plain nests, which the schedule deals out, and the host for what is not loops."""
 
-from fnx.core import recipe
-from fnx.lowering.portable import PortableRoutines, PortableTarget
+from fnx.lowering.portable import PortableTarget
 from fnx.lowering.transform import loop_fusion
 
 from . import columns
@@ -14,16 +13,6 @@ _HOST = frozenset(
     "hyp2f1_grad_c igamma igamma_grad_a igammac ndtri owens_t polygamma random_gamma_grad "
     "regularized_incomplete_beta sine_integral spence wofz zeta zeta_grad_s".split()
 )
-_NARROW = ("float16", "bfloat16")
-
-
-class CudaRoutines(PortableRoutines):
-    """Library recipes that are kernels."""
-
-    def known(self, r: recipe.Library) -> bool:
-        if r.name == "dot_general" and any(h.dtype in _NARROW for h in r.operands):
-            return r.params[1] in _NARROW and super().known(r)
-        return super().known(r)
 
 
 class CudaTarget(PortableTarget):
@@ -31,7 +20,6 @@ class CudaTarget(PortableTarget):
 
     name = "cuda"
     machine = GPU
-    routines = CudaRoutines()
     passes = (columns.of_threads, loop_fusion.fuse)
     results_apart = True
     updates_in_blocks = False

@@ -30,6 +30,8 @@ class Limits:
     parts: int = 512  # of such a reduction, at most: the second stage is one block's
     scan: int = 1 << 10  # iterations from which on a cumulative reduction is made in passes
     scan_part: int = 32  # iterations of a thread in such a pass, at least
+    graph: int = 1 << 10  # launches of a graph, at most: a launch in it takes a microsecond less
+    rounds: int = 4  # of a loop from which on recording its launches pays
     ordered: int = 1 << 24  # additions to look for, of an ordered scatter, at most: else one by one
 
 

@@ -4,23 +4,21 @@ It is the portable path, what a reader can step through, and the check of the ot
 own variable NUMBA_DISABLE_JIT is set, the printed source runs as plain Python.
 """
 
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from fnx.core import config, dtypes, policy, scalar
+from fnx.core import config, scalar
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.backend import Memory, donation
 from fnx.core.errors import FnxError
 from fnx.core.jaxpr import Jaxpr
 from fnx.core.threads.fork_safety import cached_property
 from fnx.lowering import pipeline, report, reproducer
-from fnx.lowering.cpu.loader import donation as donated_calls
+from fnx.lowering.cpu.loader import native_calls
 from fnx.lowering.ir import printer, verifier
 from fnx.lowering.ir.kernel import Program
 
@@ -35,12 +33,12 @@ class Compiled:
         self.jaxpr, self.donated = jaxpr, donated
         self.seconds: dict[str, float] = {}
         self._replaced = donation(jaxpr, donated).replaced
-        self._types = [_spec(v.aval) for v in jaxpr.inputs], [_spec(v.aval) for v in jaxpr.outs]
+        self._types = native_calls.types_of(jaxpr)
         self.program: Program | None = None
         for stage in ("build", "emit", "load"):
             start = time.perf_counter()
             try:
-                with _deep_recursion():
+                with native_calls.deep_recursion():
                     getattr(self, f"_{stage}")()
             except (FnxError, MemoryError):
                 raise
@@ -88,30 +86,10 @@ class Compiled:
     @cached_property
     def fast(self) -> Any:
         """The quickest call: NotImplemented where the arguments do not fit exactly."""
-        aliases = self.program.aliases
-        if not aliases and not self._replaced:
-            return self._run
-        weak = [weak_type for *_, weak_type in self._types[1]]
-        return donated_calls.calling(self._run, aliases, self._replaced, self._moved, weak)
-
-    @property
-    def _moved(self) -> dict[int, int]:
-        """Results that are copied to the memory of small donated inputs, which no result aliases."""
-        (inputs, outs), aliases = self._types, self.program.aliases
-        return {
-            j: k
-            for k, j in self._replaced.items()
-            if j not in aliases and k not in aliases.values()
-            and inputs[k][:2] == outs[j][:2] and prod(inputs[k][0]) <= policy.SMALL
-        }  # fmt: skip
+        return native_calls.donating(self._run, self._types, self.program.aliases, self._replaced)
 
     def __call__(self, args: Sequence[Array]) -> list[Array]:
-        outs = self.fast(args)
-        if outs is NotImplemented:
-            values = self.executable.fitting([x._value for x in args])
-            avals = self._types[0]
-            outs = self.fast([ConcreteArray(v, weak) for v, (*_, weak) in zip(values, avals)])
-        return outs
+        return native_calls.called(self, self._types, args)
 
     # --- texts
 
@@ -126,21 +104,6 @@ class Compiled:
 
     def memory_analysis(self) -> Any:
         return report.memory_analysis(self.program)
-
-
-def _spec(aval: Any) -> tuple:
-    return aval.shape, dtypes.NAME[aval.dtype], aval.weak_type
-
-
-@contextmanager
-def _deep_recursion() -> Iterator[None]:
-    """Long chains of fused equations are nested calls; Python's own frames need no C stack."""
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(before, 50_000))
-    try:
-        yield
-    finally:
-        sys.setrecursionlimit(before)
 
 
 class Backend:

@@ -21,7 +21,7 @@ from numba.core.registry import cpu_target
 
 from fnx.lowering.ir.number_formats import KIND
 
-from . import calls, memory, operations, runtime
+from . import calls, memory, operations, runtime, shortened
 
 assert calls  # whose import tells Numba of host and stop
 _count = itertools.count()
@@ -34,7 +34,7 @@ def library(printed: Any, entry: str) -> Any:
     """Numba's library of a program, in which the function `entry` is that of fnx's interface."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", errors.NumbaWarning)
-        with global_compiler_lock:
+        with global_compiler_lock, shortened.remembering(cpu_target.typing_context):
             return _compiled(_function(printed, entry), printed, entry)
 
 
@@ -57,7 +57,11 @@ def _defined(text: str, name: str, space: dict[str, Any]) -> Any:
     file = f"<fnx {name} {next(_count)}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     own = dict(space, jit=lambda f: f)
-    exec(compile(text, file, "exec"), own)
+    parts, code = shortened.functions(text, file, own)
+    for part, compiled in parts.items():
+        exec(compiled, own)
+        own[part] = numba.njit(**_HELPER)(own[part])
+    exec(code, own)
     return own[name]
 
 

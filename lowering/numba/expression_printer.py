@@ -11,8 +11,8 @@ from fnx.lowering.math import expand
 
 from . import scalar as ns
 
-_WIDE = 76  # characters after which an expression gets a name
-_FORMULAS = {
+WIDE = 76  # characters after which an expression gets a name
+FORMULAS = {
     "half_bits": ("float32", expand.half_bits),
     "half_value": ("uint16", expand.half_value),
     "bfloat_bits": ("float32", expand.bfloat_bits),
@@ -38,6 +38,8 @@ class Module:
 class Printer(Known):
     """Expressions as text; values that are used more than once become variables."""
 
+    forms: Any = ns  # how operations are printed
+
     def __init__(self, module: Module, uses: Counter):
         super().__init__()
         self.module, self.uses = module, uses
@@ -58,8 +60,8 @@ class Printer(Known):
     def evaluated(self, e: Expr) -> str:
         if e.op in ("const", "size", "literal"):
             return ns.number(e, bare=False)
-        text = ns.form(e.op, e.args[0].dtype, e.dtype)(self, e)
-        if self.uses[e] > 1 or len(text) > _WIDE:
+        text = self.forms.form(e.op, e.args[0].dtype, e.dtype)(self, e)
+        if self.uses[e] > 1 or len(text) > WIDE:
             return self.assigned(text)
         return text
 
@@ -112,7 +114,7 @@ class Printer(Known):
 
     def formula(self, name: str) -> str:
         """The function of a conversion of 16-bit formats."""
-        dtype, build = _FORMULAS[name]
+        dtype, build = FORMULAS[name]
         return self._define(name, [scalar.var(dtype)], build)
 
     def function(self, op: str, dtype: str) -> str:
@@ -120,10 +122,14 @@ class Printer(Known):
         variables = [scalar.var(dtype) for _ in range(2 if op in scalar.BINARY else 1)]
         return self._define(f"{op}_{dtype}", variables, lambda *v: expand.body(op, dtype, list(v)))
 
+    def beside(self, uses: Counter) -> "Printer":
+        """What prints a function beside the main one."""
+        return Printer(self.module, uses)
+
     def _define(self, name: str, variables: list[Expr], build: Any) -> str:
         if not self.has_function(name):
             root = build(*variables)
-            code = Printer(self.module, Counter(all_operands(root)))
+            code = self.beside(Counter(all_operands(root)))
             arguments = ["x", "y"][: len(variables)]
             for v, argument in zip(variables, arguments, strict=True):
                 code.memo[v] = argument

@@ -1,6 +1,7 @@
 """Programs of Numba's as callables: compiled, or found on disk; called as all native programs are."""
 
 import marshal
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import numba
 
 from fnx.core.fast_dataclasses import dataclass
+from fnx.core.threads.fork_safety import PATIENCE, fork_safe
 from fnx.lowering.cpu.jit import disk_cache
 from fnx.lowering.cpu.loader import executable
 from fnx.lowering.cpu.processor import ufunc_loops
@@ -15,6 +17,8 @@ from fnx.lowering.ir.kernel import Program
 
 _KIND = "numba"  # of an entry on disk
 _loaded: dict[str, "Code"] = {}
+# Numba compiles one program at a time, and its tables are no child's to find half written.
+_compiling = fork_safe(threading.RLock(), PATIENCE)
 
 
 @dataclass(eq=False)
@@ -58,9 +62,10 @@ def _param(call: Any) -> tuple:
 def _code(printed: Any) -> Code:
     places = str([(b.dtype, b.space, b.place) for b in printed.buffers])
     key = disk_cache.key(_KIND, numba.__version__, printed.source, places)
-    if key not in _loaded:
-        _loaded[key] = _found(key, f"fnx_{key}") or _made(key, printed, f"fnx_{key}")
-    return _loaded[key]
+    with _compiling:
+        if key not in _loaded:
+            _loaded[key] = _found(key, f"fnx_{key}") or _made(key, printed, f"fnx_{key}")
+        return _loaded[key]
 
 
 def _found(key: str, entry: str) -> Code | None:

@@ -7,7 +7,7 @@ emit_llvm: what people read and export, and a check of the first.
 import linecache
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -71,7 +71,7 @@ _JIT = "jit = numba.njit(error_model='numpy')\n"
 def emit(program: Program) -> Printed:
     """The source of a program."""
     module = Module()
-    code = Code(module, _uses(program))
+    code = Code(module, uses(program.body))
     buffers = [*program.inputs, *program.outputs]
     work = [b for b in traversal.buffers(program.body) if b.space != "argument"]
     buffers += [b for b in work if b.space == "global"]
@@ -135,24 +135,39 @@ def flat(a: np.ndarray) -> np.ndarray:
     return flat.view(f"u{flat.itemsize}") if KIND[dtypes.NAME[flat.dtype]] in "hs" else flat
 
 
-def _uses(program: Program) -> Counter:
-    """How often each expression is an operand, anywhere in the program."""
-    uses: Counter = Counter()
+def uses(body: Sequence[Stmt]) -> Counter:
+    """How often each expression is an operand, anywhere in statements."""
+    found: Counter = Counter()
     seen: set[Expr] = set()
-    for stmt in traversal.statements(program.body):
+    for stmt in traversal.statements(body):
         stack = traversal.expressions(stmt)
-        uses.update(stack)
+        found.update(stack)
         while stack:
             e = stack.pop()
             if e not in seen:
                 seen.add(e)
-                uses.update(e.args)
+                found.update(e.args)
                 stack.extend(e.args)
-    return uses
+    return found
 
 
 class Code(Printer):
     """The main function: statements."""
+
+    methods: ClassVar[dict[type, str]] = {
+        kernel.Eval: "eval",
+        kernel.Let: "let",
+        kernel.Store: "store",
+        kernel.Loop: "loop",
+        kernel.While: "while_",
+        kernel.If: "if_",
+        kernel.Copy: "copy",
+        kernel.Transpose: "transpose",
+        kernel.Fill: "fill",
+        kernel.CallLibrary: "library",
+        kernel.CallHost: "host",
+        kernel.Nest: "nest",
+    }
 
     def __init__(self, module: Module, uses: Counter):
         super().__init__(module, uses)
@@ -171,7 +186,7 @@ class Code(Printer):
 
     def statements(self, body: Sequence[Stmt]) -> None:
         for stmt in body:
-            _PRINT[type(stmt)](self, stmt)
+            getattr(self, self.methods[type(stmt)])(stmt)
 
     def before(self, stmt: Stmt) -> None:
         for b in traversal.all_writes(stmt):
@@ -209,10 +224,12 @@ class Code(Printer):
         self.set(names, s.values)
         self.bind_all(s.variables, names)
 
+    def kept(self, value: str, dtype: str) -> str:
+        """A value as it lies in memory."""
+        return self.forms.to_bits(self, value, dtype) if KIND[dtype] == "h" else value
+
     def store(self, s: kernel.Store) -> None:
-        index, value = self.index(s.index), self.value(s.value)
-        if KIND[s.buffer.dtype] == "h":
-            value = ns.to_bits(self, value, s.buffer.dtype)
+        index, value = self.index(s.index), self.kept(self.value(s.value), s.buffer.dtype)
         self.put(f"{self.buffer(s.buffer)}[{bare(index)}] = {bare(value)}")
         self.kill(s.buffer)
 
@@ -300,11 +317,9 @@ class Code(Printer):
     def fill(self, s: kernel.Fill) -> None:
         count, value, first = (
             self.index(s.count),
-            self.value(s.value),
+            self.kept(self.value(s.value), s.destination.buffer.dtype),
             self.index(s.destination.index),
         )
-        if KIND[s.destination.buffer.dtype] == "h":
-            value = ns.to_bits(self, value, s.destination.buffer.dtype)
         k = self.fresh("k")
         self.put(f"for {k} in range({bare(count)}):")
         self.put(f"    {self.buffer(s.destination.buffer)}[{_from(first, k)}] = {bare(value)}")
@@ -371,19 +386,3 @@ class Code(Printer):
 
 def _from(first: str, k: str) -> str:
     return k if first in ("0", "np.int64(0)") else f"{first} + {k}"
-
-
-_PRINT: dict[type, Any] = {
-    kernel.Eval: Code.eval,
-    kernel.Let: Code.let,
-    kernel.Store: Code.store,
-    kernel.Loop: Code.loop,
-    kernel.While: Code.while_,
-    kernel.If: Code.if_,
-    kernel.Copy: Code.copy,
-    kernel.Transpose: Code.transpose,
-    kernel.Fill: Code.fill,
-    kernel.CallLibrary: Code.library,
-    kernel.CallHost: Code.host,
-    kernel.Nest: Code.nest,
-}

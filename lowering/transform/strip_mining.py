@@ -13,7 +13,7 @@ Pays when: the state of all columns does not stay in a core's own cache (`stream
 Costs: a nest more for the columns that are left; inside a strip nobody asks whether to stop.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import prod
 
 from fnx.core import policy, scalar
@@ -26,17 +26,21 @@ from fnx.lowering.transform.statements import Statements
 
 from .independent_axes import IndependentColumns, Part, chain, extents
 
+# Of statements over columns, and of the arrays that these alone touch.
+Made = Callable[[Statements, IndependentColumns, list[Stmt], list[Buffer]], list[Stmt] | None]
+
 
 def steps_of_strips(builder: Statements) -> None:
     """Turn sweeps of a program that gain by it."""
-    _block(builder, builder.block)
+    rebuild(builder, builder.block, _strips)
 
 
-def _block(builder: Statements, body: list[Stmt]) -> None:
+def rebuild(builder: Statements, body: list[Stmt], make: Made) -> None:
+    """Replace sweeps over independent columns, with what is around them, by what is made of them."""
     k = 0
     while k < len(body):
         stmt = body[k]
-        found = _in_strips(builder, body, k) if isinstance(stmt, Loop) else None
+        found = _rebuilt(builder, body, k, make) if isinstance(stmt, Loop) else None
         if found is not None:
             k, stop, new = found
             body[k:stop] = new
@@ -44,13 +48,15 @@ def _block(builder: Statements, body: list[Stmt]) -> None:
             continue
         if not isinstance(stmt, Nest):
             for inner in traversal.blocks(stmt):
-                _block(builder, inner)
+                rebuild(builder, inner, make)
         k += 1
 
 
-def _in_strips(builder: Statements, body: list[Stmt], k: int) -> tuple[int, int, list[Stmt]] | None:
-    """The sweep at `k` and what is around it, strip by strip: from where to where, and by what."""
-    for axes in candidates(builder, body, k):
+def _rebuilt(
+    builder: Statements, body: list[Stmt], k: int, make: Made
+) -> tuple[int, int, list[Stmt]] | None:
+    """The sweep at `k` and what is around it, made anew: from where to where, and by what."""
+    for axes in _candidates(builder, body, k):
         columns = IndependentColumns(builder, axes)
         if not columns.join(body[k]):
             continue
@@ -59,7 +65,12 @@ def _in_strips(builder: Statements, body: list[Stmt], k: int) -> tuple[int, int,
             stop += 1
         while first and columns.join(body[first - 1]):
             first -= 1
-        new = _strips(builder, columns, body[first:stop])
+        stmts = body[first:stop]
+        outer, variables = _outside(builder.block, stmts)
+        if any(v in variables for s in stmts for v in traversal.defined(s)):
+            continue
+        private = [b for b in columns.strides if b.space == "global" and b not in outer]
+        new = make(builder, columns, stmts, private)
         if new is not None:
             return first, stop, new
     return None
@@ -68,7 +79,7 @@ def _in_strips(builder: Statements, body: list[Stmt], k: int) -> tuple[int, int,
 # --- what could be columns -----------------------------------------------------------------------
 
 
-def candidates(builder: Statements, body: list[Stmt], k: int) -> list[tuple[int, ...]]:
+def _candidates(builder: Statements, body: list[Stmt], k: int) -> list[tuple[int, ...]]:
     """Axes of columns that all nests of a sweep may have, the most columns first."""
     mine = [extents(loops) for loops in _chains(builder, [body[k]])]
     if not mine or not all(mine):
@@ -113,13 +124,9 @@ def _chains(builder: Statements, body: list[Stmt]) -> Iterator[list[Loop]]:
 
 
 def _strips(
-    builder: Statements, columns: IndependentColumns, stmts: list[Stmt]
+    builder: Statements, columns: IndependentColumns, stmts: list[Stmt], private: list[Buffer]
 ) -> list[Stmt] | None:
     """The statements strip by strip, if that is worth while."""
-    outer, variables = outside(builder.block, stmts)
-    if any(v in variables for s in stmts for v in traversal.defined(s)):
-        return None
-    private = [b for b in columns.strides if b.space == "global" and b not in outer]
     near = _bytes_near(columns, stmts, private)
     if near is None:
         return None
@@ -175,7 +182,7 @@ def in_parts(
     return [_Strip(builder, columns, part, private).nest(stmts) for part in parts]
 
 
-def outside(block: list[Stmt], stmts: list[Stmt]) -> tuple[set[Buffer], set[Expr]]:
+def _outside(block: list[Stmt], stmts: list[Stmt]) -> tuple[set[Buffer], set[Expr]]:
     """The buffers and variables that the rest of the program uses."""
     mine = set(stmts)
 
@@ -391,4 +398,4 @@ def _with_questions(nests: list[Nest], shown: Progress | None) -> list[Stmt]:
     return found
 
 
-__all__ = ["candidates", "in_parts", "made", "outside", "steps_of_strips"]
+__all__ = ["in_parts", "made", "rebuild", "steps_of_strips"]

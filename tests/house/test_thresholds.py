@@ -5,7 +5,8 @@ import ast
 import pytest
 from module_graph import modules
 
-POLICY, MACHINE = "fnx.core.policy", "fnx.lowering.cpu.processor.thresholds"
+POLICY = "fnx.core.policy"
+TARGETS = ("fnx.lowering.cpu.processor.thresholds", "fnx.lowering.numba.thresholds")
 ROOMS = ("fnx.interpreters", "fnx.lowering", "fnx.ops.linalg")
 # Coefficients, and commands that measure.
 MATHEMATICS = ("fnx.lowering.math", "fnx.lowering.cpu.tools")
@@ -63,7 +64,7 @@ def _numbers(source: str) -> list[str]:
 
 def _files():
     for name, file in modules().items():
-        if name.startswith(ROOMS) and not name.startswith(MATHEMATICS) and name != MACHINE:
+        if name.startswith(ROOMS) and not name.startswith(MATHEMATICS) and name not in TARGETS:
             yield name, file
 
 
@@ -72,7 +73,7 @@ def test_numbers_at_the_top_of_a_module_are_no_thresholds():
     assert {name: numbers for name, numbers in found.items() if numbers} == FIXED
 
 
-@pytest.mark.parametrize("name", [POLICY, MACHINE])
+@pytest.mark.parametrize("name", [POLICY, *TARGETS])
 def test_each_threshold_says_what_it_is_and_is_asked_for(name):
     file = modules()[name]
     lines = file.read_text().splitlines()

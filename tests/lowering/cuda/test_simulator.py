@@ -1,4 +1,8 @@
-"""Kernels give right numbers in Numba's CUDA simulator, which runs each thread as one of Python's."""
+"""Kernels give right numbers in Numba's CUDA simulator, which runs each thread as one of Python's.
+
+The simulator is Numba's own, or numba-cuda's where that is installed. FNX_FUZZ=1 runs all
+samples of primitives and 100 random programs, not some of them.
+"""
 
 import importlib.util
 
@@ -6,11 +10,11 @@ import pytest
 from simulated import checked
 
 pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("numba_cuda") is None, reason="numba-cuda is missing (fnx[cuda])"
+    importlib.util.find_spec("numba.cuda") is None, reason="this Numba has no numba.cuda"
 )
 
 
-@pytest.mark.parametrize(("group", "least"), [("samples", 400), ("programs", 130), ("calls", 8)])
+@pytest.mark.parametrize(("group", "least"), [("samples", 200), ("programs", 55), ("calls", 8)])
 def test_all_programs_of_a_group_are_right(group, least):
     count, wrong = checked(group)
     assert not wrong

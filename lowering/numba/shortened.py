@@ -1,0 +1,124 @@
+"""Printed Python with less work for Numba in it: what it means is the same, fewer steps say it.
+
+Numba's time goes by the calls in a text, each of which it types and lowers by itself. A printed
+`np.uint32(13)` is a name, an attribute, a number and a call: here it is one global.
+"""
+
+import ast
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from . import parts
+
+_RING = (ast.Add, ast.Sub, ast.Mult, ast.BitAnd, ast.BitOr, ast.BitXor)
+_NARROW = frozenset(f"{u}int{n}" for n in (8, 16, 32) for u in ("", "u"))
+_KNOWN: dict[tuple, Any] = {}  # signatures by function and types of operands
+_NUMBERS = _NARROW | {"int64", "uint64", "float32", "float64", "bool_"}
+
+
+def functions(text: str, file: str, space: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+    """The code of a text with one function: its parts by names, and the function that calls them.
+
+    What its new names stand for is put into `space`.
+    """
+    tree = _Shorter(space).visit(ast.parse(text, file))
+    made = {p.name: ast.Module([p], []) for p in parts.cut(tree)}
+    codes = {n: compile(ast.fix_missing_locations(m), file, "exec") for n, m in made.items()}
+    return codes, compile(ast.fix_missing_locations(tree), file, "exec")
+
+
+class _Shorter(ast.NodeTransformer):
+    """Casts of numbers become globals, casts by NumPy names, and casts inside of casts nothing."""
+
+    def __init__(self, space: dict[str, Any]):
+        self.space = space
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        cast = _cast(node)
+        if cast is None:
+            return self._view(self.generic_visit(node))
+        operand = self.visit(node.args[0])
+        value = self._value(operand)
+        if value is not None:
+            return self._global(cast, getattr(np, cast)(value))
+        if cast in _NARROW:
+            operand = self._without(operand, cast)
+        node.func, node.args = ast.Name(f"np_{cast}", ast.Load()), [operand]
+        self.space[f"np_{cast}"] = getattr(np, cast)
+        return node
+
+    def _view(self, node: Any) -> ast.AST:
+        """The bits of a number as another one: Numba has no `view` of a global."""
+        match node:
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id=name), attr="view"), args=[kind]
+            ) if name.startswith("number_"):
+                return self._global(kind.attr, self.space[name].view(getattr(np, kind.attr)))
+        return node
+
+    def _value(self, node: ast.AST) -> Any:
+        """The number that an expression is, None if it is none."""
+        match node:
+            case ast.Constant(value=bool() | int() | float()):
+                return node.value
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float())):
+                return -node.operand.value
+            case ast.Name() if node.id.startswith("number_"):
+                return self.space[node.id]
+        return None
+
+    def _global(self, cast: str, value: Any) -> ast.Name:
+        name = f"number_{cast}_{value.tobytes().hex()}"
+        self.space[name] = value
+        return ast.Name(name, ast.Load())
+
+    def _without(self, node: Any, cast: str) -> Any:
+        """Arithmetic whose last bits count, without the casts inside that keep just these."""
+        match node:
+            case ast.BinOp() if isinstance(node.op, _RING):
+                node.left, node.right = self._inner(node.left, cast), self._inner(node.right, cast)
+        return node
+
+    def _inner(self, node: Any, cast: str) -> Any:
+        match node:
+            case ast.Call(func=ast.Name(id=name), args=[ast.BinOp() as inner]) if (
+                name == f"np_{cast}" and isinstance(inner.op, (*_RING, ast.LShift))
+            ):
+                return inner
+        return node
+
+
+def _cast(node: ast.Call) -> str | None:
+    """The dtype of `np.dtype(x)`."""
+    match node:
+        case ast.Call(
+            func=ast.Attribute(value=ast.Name(id="np"), attr=name), args=[_], keywords=[]
+        ):
+            return name if name in _NUMBERS else None
+    return None
+
+
+@contextmanager
+def remembering(context: Any) -> Iterator[None]:
+    """A typing context of Numba's that looks up each operation on the same types once, meanwhile."""
+    from numba.core import types
+
+    look_up = context.resolve_function_type
+
+    def resolve_function_type(function: Any, args: Any, kws: Any) -> Any:
+        if kws or isinstance(function, types.Dispatcher):
+            return look_up(function, args, kws)
+        key = function, tuple(args)
+        found = _KNOWN.get(key)
+        if found is None:
+            found = _KNOWN[key] = look_up(function, args, kws)
+        return found
+
+    context.resolve_function_type = resolve_function_type
+    try:
+        yield
+    finally:
+        del context.resolve_function_type

@@ -1,0 +1,276 @@
+"""What the host asks of a GPU's driver, call by call, of a GPU that is recorded and fake."""
+
+import os
+import sys
+
+import numpy as np
+import pytest
+from fake_gpu import CUDAError
+
+import fnx
+import fnx.numpy as jnp
+from fnx import lax
+from fnx.core.errors import JaxRuntimeError, MissingPackage
+
+X = np.random.default_rng(0).normal(size=(6, 50))
+
+
+def smoothed(u):
+    return lax.fori_loop(0, 9, lambda i, v: v + 0.1 * (jnp.roll(v, 1) - v) / jnp.max(v), u)
+
+
+def on_gpu(f, **options):
+    return fnx.jit(f, backend="cuda", **options)
+
+
+PROGRAMS = {
+    "elementwise": (lambda x: jnp.sin(x) * 2 + 1, [X]),
+    "reductions": (lambda x: (x.sum(0), x.sum(1), x.max(), fnx.nn.softmax(x)), [X]),
+    "counted": (lambda i: jnp.zeros(7, "int64").at[i].add(1), [np.arange(40) % 7]),
+    "added": (lambda i: jnp.zeros(7).at[i].add(0.5), [np.arange(40) % 7]),
+    "cumulative": (lambda x: jnp.cumsum(x, 1), [X]),
+    "bool": (lambda x: (x > 0).any(1), [X]),
+    "loop of launches": (smoothed, [X[0]]),
+    "while over arrays": (
+        lambda x: lax.while_loop(lambda v: v.max() > 0.1, lambda v: v / 2, x),
+        [X[0]],
+    ),
+    "host": (lambda x: jnp.linalg.solve(x[:, :6] @ x[:, :6].T + jnp.eye(6), x[:, 0]), [X]),
+    "gradient": (fnx.grad(lambda x: jnp.log(jnp.exp(x).sum())), [X]),
+    "empty": (lambda x: x[:0] * 2, [X]),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs(gpu, name):
+    f, args = PROGRAMS[name]
+    found, wanted = fnx.tree.leaves(on_gpu(f)(*args)), fnx.tree.leaves(f(*args))
+    for a, b in zip(found, wanted, strict=True):
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
+    assert gpu.made("launch") or name == "empty"
+    assert {stream for _, stream in gpu.made("copy")} <= {7}  # all on the one stream
+
+
+def test_calls_in_order(gpu):
+    f = on_gpu(lambda x: x * 2 + 1)
+    y = f(X)
+    first = "device set_current allocate copy sync allocate cubin load launch free".split()
+    assert [c[0] for c in gpu.calls] == first
+    del gpu.calls[:]
+    z = f(y)  # nothing comes to the host, nothing is compiled
+    assert [c[0] for c in gpu.calls] == ["allocate", "launch"]
+    del gpu.calls[:]
+    np.testing.assert_array_equal(z, (X * 2 + 1) * 2 + 1)
+    assert [c[0] for c in gpu.calls] == ["copy", "sync"]
+
+
+def test_calls_return_before_kernels_have_run(gpu):
+    y = on_gpu(lambda x: x + 1)(X)
+    assert gpu.made("launch")
+    assert gpu.waiting
+    y.block_until_ready()
+    assert not gpu.waiting
+
+
+def test_one_workspace_a_call(gpu):
+    f = on_gpu(lambda x: (jnp.sin(x).sum(0) + x[0]).sum())
+    f(X)
+    del gpu.calls[:]
+    f(X)
+    workspace = f.lower(X).compile().memory_analysis().temp_size_in_bytes
+    sizes = [n for (n,) in gpu.made("allocate")]
+    assert len(sizes) == 3  # the argument, the result, the workspace
+    assert max(sizes) >= workspace
+
+
+def test_memory_goes_back(gpu):
+    f = on_gpu(lambda x: x * 2)
+    for _ in range(50):
+        y = f(X)
+    y.block_until_ready()
+    (device,) = fnx.devices("gpu")
+    stats = device.memory_stats()
+    assert stats["bytes_in_use"] <= 2 * X.nbytes
+    assert X.nbytes <= stats["peak_bytes_in_use"] <= 4 * X.nbytes
+    assert stats["num_allocs"] == 100
+    assert stats["bytes_limit"] == gpu.limit
+    del y
+    assert device.memory_stats()["bytes_in_use"] == 0
+
+
+def test_donated_memory_is_taken_over(gpu):
+    given = on_gpu(lambda x: x + 1)(X)
+    memory = given._value.memory
+    del gpu.calls[:]
+    made = on_gpu(lambda x: x * 2, donate_argnums=0)(given)
+    assert given.is_deleted()
+    assert made._value.memory is memory
+    assert not gpu.made("allocate")
+    np.testing.assert_allclose(made, 2 * X + 2)
+
+
+# --- graphs ---------------------------------------------------------------------------------------
+
+
+def test_loops_of_launches_are_graphs(gpu):
+    f = on_gpu(smoothed)
+    found = f(X[0])
+    ((nodes,),) = gpu.made("graph")
+    assert nodes > 1
+    assert gpu.made("launch graph") == [(nodes,)] * 9
+    np.testing.assert_allclose(found, smoothed(X[0]), rtol=1e-12)
+
+
+def test_short_loops_are_launched_one_by_one(gpu):
+    on_gpu(lambda u: lax.fori_loop(0, 3, lambda i, v: v / jnp.max(v) + i, u))(X[0])
+    assert not gpu.made("graph")
+    assert len(gpu.made("launch")) >= 6
+
+
+def test_loops_with_calls_of_the_host_are_no_graphs(gpu):
+    shape = fnx.ShapeDtypeStruct((50,), "float64")
+    step = lambda i, v: fnx.pure_callback(lambda a: np.asarray(a) + 1, shape, v) * 0.5
+    found = on_gpu(lambda u: lax.fori_loop(0, 6, step, u))(X[0])
+    assert not gpu.made("graph")
+    np.testing.assert_allclose(found, lax.fori_loop(0, 6, step, X[0]))
+
+
+def test_inner_loops_are_in_the_graph_of_the_outer_one(gpu):
+    inner = lambda i, v: v + 0.1 * (jnp.roll(v, 1) - v) / jnp.max(v)
+    f = lambda u: lax.fori_loop(0, 5, lambda k, v: lax.fori_loop(0, 4, inner, v) * 0.5, u)
+    np.testing.assert_allclose(on_gpu(f)(X[0]), f(X[0]), rtol=1e-12)
+    assert len(gpu.made("graph")) == 1
+    assert len(gpu.made("launch graph")) == 5
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+def failing(name="f"):
+    def f(x):
+        return jnp.sin(x).sum() + x
+
+    f.__name__ = name
+    return on_gpu(f)
+
+
+def test_errors_of_kernels_name_the_program(gpu):
+    y = failing("my_model")(X)
+    gpu.fails["sync"] = CUDAError("CUDA_ERROR_INVALID_VALUE: bad")
+    with pytest.raises(JaxRuntimeError, match=r"CUDA_ERROR_INVALID_VALUE.*my_model: k1"):
+        np.asarray(y)
+    np.testing.assert_allclose(y, np.sin(X).sum() + X)  # that was no error for ever
+
+
+def test_a_launch_that_fails_names_the_program(gpu):
+    gpu.fails["launch"] = CUDAError("CUDA_ERROR_INVALID_CONFIGURATION: no")
+    with pytest.raises(JaxRuntimeError, match=r"launch of my_model: k1.*INVALID_CONFIGURATION"):
+        failing("my_model")(X)
+
+
+def test_a_lost_device(gpu):
+    from fnx.lowering.cuda.gpu_driver import DeviceLost
+
+    f = failing("my_model")
+    y = f(X)
+    gpu.fails["sync"] = CUDAError("CUDA_ERROR_ILLEGAL_ADDRESS: an illegal access")
+    with pytest.raises(DeviceLost, match=r"my_model: k1.*lost.*goes on with the CPU"):
+        y.block_until_ready()
+    with pytest.raises(DeviceLost, match=r"failed earlier .*ILLEGAL_ADDRESS.*after my_model"):
+        f(X)
+    with pytest.raises(DeviceLost, match="not possible"):
+        fnx.devices("gpu")[0].memory_stats()
+    del y  # nothing is raised where memory goes
+    np.testing.assert_allclose(fnx.jit(lambda x: x + 1)(X), X + 1)
+
+
+def test_memory_that_does_not_suffice(gpu):
+    from fnx.lowering.cuda.gpu_driver import OutOfMemory
+
+    kept = on_gpu(lambda x: x * 2)(X)
+    large = on_gpu(lambda x: jnp.outer(x, x))(np.arange(900.0))
+    with pytest.raises(OutOfMemory) as raised:
+        on_gpu(lambda x: x[:, None] + jnp.zeros((50, 3000)).sum() + jnp.ones(900))(
+            np.arange(2000.0)
+        )
+    text = str(raised.value)
+    assert "14400000 bytes" in text  # what was asked for
+    assert "float64[900,900] (6480000 bytes)" in text  # the largest that there is
+    assert "Nothing is lost" in text
+    np.testing.assert_allclose(kept, X * 2)
+    assert float(large[3, 4]) == 12.0
+    del large, raised
+    assert on_gpu(lambda x: jnp.outer(x, x))(np.arange(900.0)).shape == (900, 900)
+
+
+def test_memory_in_circles_is_found_before_that_is_said(gpu):
+    big = on_gpu(lambda x: jnp.outer(x, x))(np.arange(1300.0))
+    circle = [big]
+    circle.append(circle)
+    del big, circle
+    again = on_gpu(lambda x: jnp.outer(x, x))(np.arange(1300.0))
+    assert float(again[2, 3]) == 6.0
+
+
+def test_donated_arrays_stay_where_memory_does_not_suffice(gpu):
+    from fnx.lowering.cuda.gpu_driver import OutOfMemory
+
+    given = on_gpu(lambda x: x + 1)(X)
+    f = on_gpu(lambda x: (x * 2, jnp.outer(x.ravel(), jnp.ones(9000))), donate_argnums=0)
+    with pytest.raises(OutOfMemory):
+        f(given)
+    assert not given.is_deleted()
+    np.testing.assert_allclose(given, X + 1)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks are POSIX's")
+def test_a_fork_after_the_driver_started(gpu):
+    f = on_gpu(lambda x: x + 1)
+    y = f(X)
+    y.block_until_ready()
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        text = "nothing was raised"
+        try:
+            f(X)
+        except JaxRuntimeError as error:
+            text = str(error)
+        os.write(write, text.encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    said = os.read(read, 1000).decode()
+    os.close(read)
+    os.close(write)
+    assert "forked" in said
+    assert "spawn" in said
+
+
+def test_no_driver(gpu):
+    from fnx.lowering.cuda.gpu_driver import NoDevice
+
+    gpu.fails["device"] = CUDAError("CUDA_ERROR_NO_DEVICE")
+    with pytest.raises(NoDevice, match=r"NO_DEVICE.*nvidia-smi"):
+        on_gpu(lambda x: x)(X)
+    np.testing.assert_allclose(fnx.jit(lambda x: x + 1)(X), X + 1)
+    np.testing.assert_allclose(on_gpu(lambda x: x + 1)(X), X + 1)  # once there is one
+
+
+def test_too_old_a_driver(gpu):
+    from fnx.lowering.cuda.gpu_driver import NoDevice
+
+    gpu.version = 12040
+    with pytest.raises(NoDevice, match=r"CUDA 12\.4, too old.*580"):
+        fnx.devices("gpu")
+
+
+def test_no_extra(monkeypatch):
+    from fnx.lowering.cuda import backend
+
+    monkeypatch.setitem(sys.modules, "numba_cuda", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    backend.driver.cache_clear()
+    with pytest.raises(MissingPackage, match=r"pip install 'fnx\[cuda\]'"):
+        on_gpu(lambda x: x + 1)(X)
+    np.testing.assert_allclose(fnx.jit(lambda x: x + 1)(X), X + 1)
