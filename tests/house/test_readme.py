@@ -32,6 +32,10 @@ def test_examples_of_the_page_for_contributors():
     assert (result.attempted, result.failed) == (4, 0)
 
 
+def test_the_readme_is_a_screen_beside_its_commands(repository):
+    assert len((repository / "README.md").read_text(encoding="utf-8").splitlines()) <= 70
+
+
 def test_the_glossary_is_short(repository):
     lines = (repository / "docs" / "glossary.md").read_text(encoding="utf-8").splitlines()
     assert len(lines) <= 60
