@@ -2,6 +2,7 @@
 
 import doctest
 import importlib.util
+import json
 import re
 import subprocess
 import sys
@@ -188,3 +189,20 @@ def test_pictures_and_tables_of_benchmarks_are_those_of_the_stored_results():
         spans = [row[k] for row in part["rows"] for k in ("one", "two") if k in row]
         assert all(pictures.LEAST < low <= high < pictures.MOST for low, high in spans)
     assert pictures.page(read("docs/benchmarks.md")) == read("docs/benchmarks.md")
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda p: p.stem)
+def test_notebooks_are_stored_as_pages_that_can_be_read(path):
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    prose = ["".join(c["source"]) for c in cells if c["cell_type"] == "markdown"]
+    for link in re.findall(r"\]\(([^)\s]+)\)", "\n".join(prose)):
+        assert "://" in link or (path.parent / link).exists(), link
+    assert sum(text.startswith("# ") for text in prose) == 1  # a title
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            outputs = cell["outputs"]
+            assert not [
+                o for o in outputs if o["output_type"] == "error" or o.get("name") == "stderr"
+            ]
+            drawn = sum("image/png" in o.get("data", {}) for o in outputs)
+            assert drawn == "".join(cell["source"]).count("plt.show()")
