@@ -96,7 +96,7 @@ def test_every_import_is_declared(repository):
 
 
 def test_every_requirement_has_a_lower_bound(repository):
-    for extra in (None, "plot", "cuda", "mpi", "test", "bench", "notebook", "dev"):
+    for extra in (None, "plot", "cuda", "mpi", "test", "bench", "notebook", "docs", "dev"):
         for name, line in declared(repository, extra).items():
             assert name == "fnx" or ">=" in line, line
 
