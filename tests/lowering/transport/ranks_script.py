@@ -1,5 +1,7 @@
 """What ranks of MPI do in test_mpi.py: each check says its name when it holds on all ranks."""
 
+import os
+import pathlib
 import sys
 
 import numpy as np
@@ -201,6 +203,35 @@ def check_shard_map():
     np.testing.assert_allclose(float(total(x)), rows.sum(), 1e-12)
     slope = fnx.jit(fnx.grad(lambda x: jnp.sum(part(x) ** 2)))(x)
     np.testing.assert_allclose(whole(slope), 2 * expected, 1e-12, 1e-12)
+
+
+def _state():
+    mesh, rows = on_all()
+    at = lambda *spec: fnx.device_put(rows, fnx.NamedSharding(mesh, fnx.P(*spec)))
+    return {"x": at("x"), "y": at(None, "x"), "copies": at(), "local": jnp.arange(3), "step": 7}
+
+
+def save_checkpoint():
+    state = _state()
+    folder = os.environ["FNX_TEST_FOLDER"]
+    fnx.checkpoints.save(folder, 7, state)
+    if ME == 0:
+        files = sorted(p.name for p in (pathlib.Path(folder) / "step_000000000007").iterdir())
+        assert files == ["index.json", *[f"process_{k}.bin" for k in range(N)]], files
+    with pytest.raises(ValueError):
+        fnx.checkpoints.save(folder, 7, state)
+
+
+def check_checkpoint():
+    state = _state()
+    found = fnx.checkpoints.restore(os.environ["FNX_TEST_FOLDER"], like=state)
+    for name, x in state.items():
+        if name != "step":
+            assert found[name].sharding == x.sharding
+            equal(whole(found[name]), whole(x))
+    assert found["step"] == 7
+    plain = fnx.checkpoints.restore(os.environ["FNX_TEST_FOLDER"])
+    equal(plain["x"], whole(state["x"]))
 
 
 def fail():

@@ -46,6 +46,15 @@ def test_ranks(count, devices):
 
 
 @needs_mpi
+def test_checkpoints_are_read_by_another_number_of_ranks(tmp_path, monkeypatch):
+    monkeypatch.setenv("FNX_TEST_FOLDER", str(tmp_path / "kept"))
+    for count, devices, name in ((4, 1, "save_checkpoint"), (2, 1, "check_checkpoint"),
+                                 (2, 2, "check_checkpoint"), (1, 1, "check_checkpoint")):  # fmt: skip
+        done = start(count, str(SCRIPT), name, devices=devices)
+        assert done.returncode == 0, done.stderr[-3000:]
+
+
+@needs_mpi
 def test_a_rank_that_fails_ends_the_job_with_its_message():
     began = time.monotonic()
     done = start(2, str(SCRIPT), "check_devices", "fail", timeout=60)
