@@ -3,6 +3,7 @@
 import os
 import pathlib
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -203,6 +204,20 @@ def check_shard_map():
     np.testing.assert_allclose(float(total(x)), rows.sum(), 1e-12)
     slope = fnx.jit(fnx.grad(lambda x: jnp.sum(part(x) ** 2)))(x)
     np.testing.assert_allclose(whole(slope), 2 * expected, 1e-12, 1e-12)
+
+
+def check_map():
+    def f(k):
+        time.sleep(0.05 if k == 0 else 0.0)
+        return k * k, ME
+
+    found = fnx.distributed.map(f, range(30))
+    assert [x for x, _ in found] == [k * k for k in range(30)]
+    assert len({rank for _, rank in found}) > 1
+    with pytest.raises(ZeroDivisionError) as caught:  # in all ranks
+        fnx.distributed.map(lambda k: 1 // (k - 3), range(10))
+    assert "in item 3 of fnx.distributed.map" in caught.value.__notes__
+    assert fnx.distributed.map(f, []) == []
 
 
 def _state():

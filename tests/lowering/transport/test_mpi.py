@@ -16,7 +16,7 @@ from fnx.errors import MissingPackage
 SCRIPT = Path(__file__).with_name("ranks_script.py")
 CHECKS = (
     "check_methods check_nan check_programs check_devices check_pmap check_gather check_arrays "
-    "check_sharded_jit check_shard_map"
+    "check_sharded_jit check_shard_map check_map"
 ).split()
 
 
