@@ -129,6 +129,7 @@ class _Impl:
 
     def __init__(self, prim: Any, source: Any = None):
         self.prim, self.source = prim, source
+        self.borrows = getattr(prim, "borrows", False)
 
     def __call__(self, *values: Any) -> tuple:
         try:
