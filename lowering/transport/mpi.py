@@ -76,7 +76,7 @@ class Mpi:
         x = np.asarray(x, order="C")  # of rank 0, too, which np.ascontiguousarray makes rank 1 of
         if op != "sum" and np.issubdtype(x.dtype, np.inexact):
             # MPI does not say what a nan is.
-            return np.asarray(reduce(_OPS[op], self.all_gather(x)))
+            return np.asarray(_reduced(op, self.all_gather(x)))
         mpi = world()
         if x.dtype.name in _HALVES:
             return self.all_reduce(x.astype(np.float32), op).astype(x.dtype)
@@ -96,9 +96,7 @@ class Mpi:
     def reduce_scatter(self, x: np.ndarray, op: str) -> np.ndarray:
         if x.dtype.name in _HALVES:
             return self.reduce_scatter(x.astype(np.float32), op).astype(x.dtype)
-        return np.asarray(reduce(_OPS[op], self.all_to_all(x))).astype(
-            x.dtype
-        )  # in the order of ranks
+        return np.asarray(_reduced(op, self.all_to_all(x))).astype(x.dtype)  # in the order of ranks
 
     def all_to_all(self, x: np.ndarray) -> np.ndarray:
         made = np.empty_like(x, order="C")
@@ -125,6 +123,12 @@ class Mpi:
             (k,) = [k for k, group in enumerate(groups) if self.rank in group]
             self._groups[groups] = Mpi(self.comm.Split(k, groups[k].index(self.rank)))
         return self._groups[groups]
+
+
+def _reduced(op: str, rows: np.ndarray) -> Any:
+    """Rows combined in their order."""
+    with np.errstate(all="ignore"):
+        return reduce(_OPS[op], rows)
 
 
 def _bytes(x: np.ndarray) -> np.ndarray:
@@ -210,7 +214,7 @@ class Group(_ByGathering):
 
     def all_reduce(self, x: np.ndarray, op: str) -> np.ndarray:
         wide = x.astype(np.float32) if x.dtype.name in _HALVES else x
-        return np.asarray(reduce(_OPS[op], self.all_gather(wide))).astype(x.dtype)
+        return np.asarray(_reduced(op, self.all_gather(wide))).astype(x.dtype)
 
     def barrier(self) -> None:
         self.axis.barrier()

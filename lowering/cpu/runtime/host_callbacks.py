@@ -39,6 +39,9 @@ class Callback:
         self.outputs = [(tuple(shape), _dtype(dtype)) for shape, dtype in outputs]
         one = len(self.inputs) == len(self.outputs) == 1
         self.borrows = one and getattr(function, "borrows", False)
+        self._lent: Any = (
+            None,
+        )  # addresses, and the arrays there: in loops they are the same ones
         self._native = _SIGNATURE(self._enter)
         self.address = ctypes.cast(self._native, ctypes.c_void_p).value
 
@@ -70,10 +73,15 @@ class Callback:
 
     def _lend(self, pointers: Any) -> None:
         """The call of a function that keeps nothing: it sees the program's memory, and may write there."""
-        given = _view(pointers[0], *self.inputs[0])
-        given.flags.writeable = False
-        out = _view(pointers[1], *self.outputs[0])
-        if np.may_share_memory(given, out):
+        where = pointers[0], pointers[1]
+        known = self._lent
+        if known[0] != where:
+            given, out = _view(where[0], *self.inputs[0]), _view(where[1], *self.outputs[0])
+            given.flags.writeable = False
+            overlap = bool(np.may_share_memory(given, out))
+            self._lent = known = where, given, out, overlap
+        _, given, out, overlap = known
+        if overlap:
             given = given.copy()
         context = contexts.get(threading.get_ident())
         token = destination.set(out)
