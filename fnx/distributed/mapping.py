@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from multiprocessing.connection import wait
 from typing import Any
 
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from fnx.core import policy
 from fnx.core.errors import InvalidValue, JaxRuntimeError

@@ -12,7 +12,7 @@ pytest.importorskip("nbclient", reason="notebooks need nbclient, see the extra '
 pytest.importorskip("ipykernel", reason="notebooks need ipykernel, see the extra 'notebook'")
 pytest.importorskip("matplotlib", reason="notebooks need matplotlib, see the extra 'plot'")
 
-NAMES = ("01_tour", "02_how_it_works", "03_custom_rules")
+NAMES = ("01_tour", "02_how_it_works", "03_custom_rules", "08_many_devices")
 
 # In a process of its own: Jupyter's packages leave sockets and event loops behind.
 EXECUTE = """
