@@ -174,7 +174,8 @@ class _Processes:
         self.waiting = list(range(len(items)))[::-1]
         self.tries = [0] * len(items)
         self.results: list[Any] = [None] * len(items)
-        self.count, self.busy = count, {}
+        self.count = count
+        self.busy: dict[Any, tuple[Any, Any]] = {}  # by link, the process and its item
 
     def run(self) -> list:
         try:

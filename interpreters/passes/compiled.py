@@ -20,7 +20,7 @@ def compiled(jaxpr: Jaxpr, backend: Backend, donated: tuple[int, ...] = ()) -> C
     """The native function of a jaxpr; it is made once. It may overwrite inputs that are donated."""
 
     def make() -> Compiled:
-        if is_sharded(jaxpr) and (sharded := getattr(backend, "sharded", None)) is not None:
+        if is_sharded(jaxpr, False) and (sharded := getattr(backend, "sharded", None)) is not None:
             return sharded(jaxpr, donated)
         owner = ref(jaxpr)  # which keeps what is made here, not the other way round
         if may_run_apart(jaxpr):
@@ -35,7 +35,7 @@ def compiled(jaxpr: Jaxpr, backend: Backend, donated: tuple[int, ...] = ()) -> C
 
 
 @made_once
-def is_sharded(jaxpr: Jaxpr, in_loop: bool = False) -> bool:
+def is_sharded(jaxpr: Jaxpr, in_loop: bool) -> bool:
     """Whether a jaxpr says how values lie on devices, or a loop in it is around members' programs."""
     return any(
         hasattr(e.prim, "sharding_of_value")
