@@ -7,7 +7,7 @@ Costs: a copy to the GPU and one back, and one call of NCCL an exchange. What is
 so that any dtype will do; sums of halves are made in float32, truth values combine as bytes, and extrema of
 floats are gathered, since NCCL does not say what a nan is.
 
-**No GPU has run it**: it was tried with a fake of CuPy's (tests/lowering/transport/test_nccl.py).
+**No GPU has run it**: it was tried with a fake of CuPy's.
 """
 
 import importlib
@@ -32,7 +32,6 @@ _NAMES = {  # NCCL's of the types that it reduces
     "float32": "NCCL_FLOAT32",
     "float64": "NCCL_FLOAT64",
 }
-ID_BYTES = 128  # of what members of a communicator know each other by
 
 
 def cupy() -> Any:
@@ -59,7 +58,7 @@ def connect(rank: int, size: int, share: Callable[[np.ndarray], np.ndarray]) -> 
 def _id(first: bool, share: Callable[[np.ndarray], np.ndarray]) -> bytes:
     """What the members of a new communicator know each other by; the first one makes it."""
     made = cupy().cuda.nccl.get_unique_id() if first else ()
-    own = np.zeros(ID_BYTES, np.uint8)
+    own = np.zeros(128, np.uint8)  # as many as NCCL gives it
     own[: len(made)] = np.frombuffer(bytes(int(c) & 255 for c in made), np.uint8)
     return share(own).tobytes()
 

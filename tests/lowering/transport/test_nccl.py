@@ -59,7 +59,7 @@ class Communicator:
     lock = threading.Lock()
 
     def __init__(self, size, identity, rank):
-        assert len(identity) == nccl.ID_BYTES
+        assert len(identity) == 128
         assert all(-128 <= c < 128 for c in identity)
         with self.lock:
             self.world = self.worlds.setdefault(identity, World(size))
@@ -112,7 +112,7 @@ def gpus(monkeypatch):
     rng = np.random.default_rng(0)
     Communicator.worlds.clear()
     lib = types.ModuleType("cupy.cuda.nccl")
-    lib.get_unique_id = lambda: tuple(map(int, rng.integers(-128, 128, nccl.ID_BYTES)))
+    lib.get_unique_id = lambda: tuple(map(int, rng.integers(-128, 128, 128)))
     lib.NcclCommunicator = Communicator
     lib.groupStart, lib.groupEnd = GROUP.start, GROUP.end
     for name, kind in _TYPES.items():
