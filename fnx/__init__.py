@@ -18,6 +18,7 @@ from fnx.core.aval import ShapedArray as _ShapedArray
 from fnx.core.buffer import importers as _importers
 
 if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
+    from fnx import checkpoints as checkpoints
     from fnx import debug as debug
     from fnx import distributed as distributed
     from fnx import doctor as doctor
@@ -188,8 +189,8 @@ _NAMES = {
 for _module, _names in _NAMES.items():
     _later.add("fnx", _module, _names)
 for _name in (
-    "ad_checkpoint api_util cache custom_batching custom_derivatives debug distributed dlpack doctor "
-    "dtypes errors example_libraries "
+    "ad_checkpoint api_util cache checkpoints custom_batching custom_derivatives debug distributed "
+    "dlpack doctor dtypes errors example_libraries "
     "experimental export extend flatten_util image lax memory nn numpy ops profiler random ref scipy "
     "sharding stages test_util tree tree_util typing version"
 ).split():

@@ -195,3 +195,4 @@ DRAWN_DEVICES = 256  # of a mesh: so many numbers can be read
 
 # fnx/distributed
 PATIENCE_WITH_RANKS = 30.0  # seconds of waiting in one exchange after which a rank says so
+LOOK_FOR_RANKS = 1e-3  # seconds between looks for a rank that asks for an item

@@ -22,7 +22,9 @@ def compiled(jaxpr: Jaxpr, backend: Backend, donated: tuple[int, ...] = ()) -> C
 
     def make() -> Compiled:
         devices = concerns_devices(jaxpr)
-        sharded = getattr(backend, "sharded", None) if devices and is_sharded(jaxpr) else None
+        sharded = (
+            getattr(backend, "sharded", None) if devices and is_sharded(jaxpr, False) else None
+        )
         if sharded is not None:
             return sharded(jaxpr, donated)
         owner = ref(jaxpr)  # which keeps what is made here, not the other way round
@@ -44,7 +46,7 @@ def concerns_devices(jaxpr: Jaxpr) -> bool:
 
 
 @made_once
-def is_sharded(jaxpr: Jaxpr, in_loop: bool = False) -> bool:
+def is_sharded(jaxpr: Jaxpr, in_loop: bool) -> bool:
     """Whether a jaxpr says how values lie on devices, or a loop in it is around members' programs."""
     return any(
         e.prim.on_devices == "values"

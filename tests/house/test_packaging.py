@@ -20,6 +20,7 @@ UNDECLARED = {"matplotlib", "llvmlite", "mpmath", "treescope"}
 OPTIONAL = {
     "cuda": ("cuda", "numba-cuda"),
     "mpi4py": ("mpi", "mpi4py"),
+    "cupy": ("nccl", "cupy-cuda13x"),
 }  # the extra, what it installs
 
 
@@ -96,7 +97,7 @@ def test_every_import_is_declared(repository):
 
 
 def test_every_requirement_has_a_lower_bound(repository):
-    for extra in (None, "plot", "cuda", "mpi", "test", "bench", "notebook", "docs", "dev"):
+    for extra in (None, "plot", "cuda", "mpi", "nccl", "test", "bench", "notebook", "docs", "dev"):
         for name, line in declared(repository, extra).items():
             assert name == "fnx" or ">=" in line, line
 
