@@ -21,6 +21,7 @@ OPTIONAL = {
     "cuda": ("cuda", "numba-cuda"),
     "mpi4py": ("mpi", "mpi4py"),
     "cupy": ("nccl", "cupy-cuda13x"),
+    "cupyx": ("nccl", "cupy-cuda13x"),
 }  # the extra, what it installs
 
 

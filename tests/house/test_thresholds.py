@@ -37,6 +37,8 @@ FIXED = {
     "fnx.lowering.cpu.runtime.thread_pool": "_EVERYONE _OPEN _MOST _APART",
     "fnx.lowering.cuda.gpu_driver": "_OLDEST",
     "fnx.lowering.cuda.kernels.schedule": "ALIGN",
+    "fnx.lowering.cuda.dlpack": "CUDA",
+    "fnx.lowering.standalone.notes": "_MANY",
     "fnx.lowering.ir.printer": "_LONG",
     "fnx.lowering.numba.expression_printer": "WIDE",
     "fnx.lowering.transform.buffer_assignment": "ALIGN",

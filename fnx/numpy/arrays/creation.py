@@ -425,8 +425,7 @@ def full_like(
     >>> jnp.full_like(jnp.arange(3), 7)
     Array([7, 7, 7], dtype=int64)
     """
-    value = to_array(fill_value, "full_like")
-    out = _like(a, value, dtype, shape)
+    out = _like(a, value := to_array(fill_value, "full_like"), dtype, shape)
     return strong(out) if value.ndim else out
 
 
