@@ -203,6 +203,7 @@ for _name in "ad batching mlir partial_eval xla".split():
 _later.add(
     "fnx.lax", "fnx.control_flow", "associative_scan cond fori_loop map scan switch while_loop"
 )
+_later.add("fnx.lax", "fnx.process.constraints", "with_sharding_constraint")
 _later.add("fnx.lax", "fnx.transforms.implicit_diff", "custom_linear_solve custom_root")
 _later.add(
     "fnx.ops", "fnx.numpy.numerics.segment_ops", "segment_sum segment_prod segment_max segment_min"
@@ -234,17 +235,24 @@ _importers.append(_of_a_gpu)
 
 
 def _sharding_of_aval(aval: _Any) -> _Any:
-    return _importlib.import_module("fnx.process.mesh").sharding_of_aval(aval)
+    return _importlib.import_module("fnx.process.shardings").sharding_of_aval(aval)
 
 
 # The type of an array lies on no mesh.
 _ShapedArray.sharding = property(_sharding_of_aval)  # type: ignore[attr-defined]
 _install(
     {
-        "sharding": property(lambda x: _importlib.import_module("fnx.process.mesh").sharding_of(x)),
+        "sharding": property(
+            lambda x: _importlib.import_module("fnx.process.shardings").sharding_of(x)
+        ),
         "addressable_shards": property(_shards),
         "devices": _devices,
-        "global_shards": property(_shards),
+        "global_shards": property(
+            lambda x: _importlib.import_module("fnx.process.shards").global_shards(x)
+        ),
+        "is_fully_addressable": property(
+            lambda x: _importlib.import_module("fnx.process.shards").is_here(x)
+        ),
     }
 )
 

@@ -1,5 +1,6 @@
 """Printing and callbacks from compiled programs, a module path of JAX."""
 
+from fnx.observe.explore import explore
 from fnx.transforms.debugging import (
     breakpoint,
     callback,
@@ -13,6 +14,7 @@ from fnx.transforms.debugging import (
 __all__ = [
     "breakpoint",
     "callback",
+    "explore",
     "inspect_array_sharding",
     "log",
     "nans",

@@ -9,11 +9,8 @@ from fnx.process.mesh import (
     AbstractMesh,
     AxisType,
     Mesh,
-    NamedSharding,
     P,
     PartitionSpec,
-    Sharding,
-    SingleDeviceSharding,
     auto_axes,
     explicit_axes,
     get_abstract_mesh,
@@ -23,6 +20,7 @@ from fnx.process.mesh import (
     set_mesh,
     use_abstract_mesh,
 )
+from fnx.process.shardings import NamedSharding, Sharding, SingleDeviceSharding
 
 __all__ = [
     "AbstractDevice",

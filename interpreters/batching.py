@@ -17,10 +17,10 @@ from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.axis_size import are_devices, axis_name_of
 from fnx.core.fast_dataclasses import dataclass
-from fnx.core.interpreter import Interpreter, Tracer, current
+from fnx.core.interpreter import Interpreter, Tracer, current, evaluate, set_current
 from fnx.core.jaxpr import Jaxpr, eval_jaxpr, made_once, subjaxprs
 from fnx.core.primitive import Primitive
-from fnx.core.source import user_source
+from fnx.core.source import Mapped, origin, set_origin, user_source
 from fnx.interpreters.trace import trace_closed
 from fnx.ops.structure.basic import broadcast_axis, move_axis
 
@@ -53,6 +53,8 @@ class Batch(Interpreter):
         self.size = size
         self.axis_name = axis_name_of(size)
         self.source = user_source()
+        # Whether it is told which members an operation is for: where equations are recorded, or looked at.
+        self.records = _records(parent)
 
     def process(self, prim: Primitive, args: tuple) -> tuple:
         values, axes, touched = [], [], False
@@ -66,14 +68,25 @@ class Batch(Interpreter):
                 axes.append(None)
         if not touched and (self.axis_name is None or self.axis_name not in axis_names(prim)):
             return self.parent.process(prim, args)
-        token = current.set(self.parent)
+        token = set_current[self.parent]
+        mapped = before = None
+        if self.records and touched:
+            source = user_source()
+            if source is not None:
+                at = [(v.aval.shape, k) for v, k in zip(values, axes) if k is not None]
+                mapped = Mapped(self.source, at)
+                before = set_origin[source.within(mapped)]
         try:
             outs, out_axes = prim.batch(self.size, tuple(values), tuple(axes))
+            if mapped is not None:
+                mapped.axes += [(o.aval.shape, k) for o, k in zip(outs, out_axes) if k is not None]
         except (TypeError, ValueError, IndexError, AssertionError):
             if not prim.multiple_results:
                 prim.abstract(*[a.aval for a in args])  # speaks of batch elements, as the user does
             raise
         finally:
+            if before is not None:
+                origin.reset(before)
             current.reset(token)
         return tuple(
             [
@@ -87,6 +100,12 @@ class Batch(Interpreter):
         if type(value) is BatchTracer and value.owner is self:
             return value.value, value.axis
         return value, None
+
+
+def _records(interpreter: Interpreter) -> bool:
+    while interpreter.parent is not None and not interpreter.looks:
+        interpreter = interpreter.parent
+    return interpreter is not evaluate
 
 
 def batch(
@@ -103,7 +122,7 @@ def batch(
     me = Batch(current.get(), size) if again is None else again
     before = me.parent, again is None or me.ended
     me.parent, me.ended = current.get(), False
-    token = current.set(me)
+    token = set_current[me]
     try:
         outs = fn(*[x if k is None else BatchTracer(me, x, k) for x, k in zip(args, axes)])
     finally:

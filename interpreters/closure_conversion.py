@@ -45,8 +45,8 @@ def captured(prim: Primitive) -> tuple[Tracer, ...]:
 @made_once
 def _captured(jaxpr: Jaxpr) -> tuple[Tracer, ...]:
     found: list[Tracer] = []
-    for e in jaxpr.eqns:
-        found += (e.prim.value,) if isinstance(e.prim, Captured) else captured(e.prim)
+    for prim in [e.prim for e in jaxpr.eqns if isinstance(e.prim, (HigherOrder, Captured))]:
+        found += (prim.value,) if isinstance(prim, Captured) else captured(prim)
     return tuple(found)
 
 

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
-from fnx.core.interpreter import Interpreter, Tracer, current
+from fnx.core.interpreter import Interpreter, Tracer, current, set_current
 from fnx.core.jaxpr import Jaxpr, eval_jaxpr, made_once
 from fnx.core.primitive import Primitive
-from fnx.core.source import origin, user_source
+from fnx.core.source import origin, set_origin, user_source
 from fnx.interpreters.trace import Stage, trace_closed
 from fnx.ops.elementwise.convert import ConvertElementType
 
@@ -40,18 +40,6 @@ class JVPTracer(Tracer):
         return self.primal.weak_type  # type: ignore[attr-defined]
 
 
-def promoted(prim: Primitive, primals: Sequence, tangents: Sequence) -> tuple:
-    """Tangents, strong beside weak values that promotion made strong for the sake of others."""
-    if not prim.promotes:
-        return tuple(tangents)
-    of = primals if prim.typed_by is None else primals[prim.typed_by]
-    if all([p.weak_type for p in of]) or not any([p.weak_type for p in of]):
-        return tuple(tangents)
-    return tuple(
-        [t if t is None or not t.weak_type else ConvertElementType(t.dtype)(t) for t in tangents]
-    )
-
-
 class JVP(Interpreter):
     """Applies `jvp` rules to values that carry tangents."""
 
@@ -76,14 +64,17 @@ class JVP(Interpreter):
                 tangents.append(None)
         if not touched:
             return self.parent.process(prim, args)
-        token = current.set(self.parent)
         source = user_source() if self.records else None
-        before = source and origin.set(source.derived(f"the derivative of {prim.name}"))
+        source = source and source.derived(f"the derivative of {prim.name}")
+        token = set_current[self.parent]
         try:
-            outs, touts = self.rule(prim, tuple(primals), tuple(tangents))
+            before = source and set_origin[source]
+            try:
+                outs, touts = self.rule(prim, tuple(primals), tuple(tangents))
+            finally:
+                if before is not None:
+                    origin.reset(before)
         finally:
-            if before is not None:
-                origin.reset(before)
             current.reset(token)
         if len(outs) == 1:
             t = touts[0]
@@ -99,7 +90,7 @@ class JVP(Interpreter):
             else ConvertElementType(t.dtype, p.weak_type)(t)
             for p, t in zip(primals, tangents, strict=True)
         ]
-        return prim.jvp(primals, promoted(prim, primals, given))
+        return prim.jvp(primals, tuple(given))
 
     def concrete(self, tracer: Tracer) -> Array | None:
         return tracer.primal  # type: ignore[attr-defined]  # its own owner says whether it is known
@@ -123,7 +114,7 @@ def jvp(
 ) -> tuple[list[Array], list[Array | None]]:
     """Results of a function of arrays, and their tangents."""
     me = interpreter(current.get(), what)
-    token = current.set(me)
+    token = set_current[me]
     try:
         outs = fn(*[me.join(p, t) for p, t in zip(primals, tangents, strict=True)])
     finally:

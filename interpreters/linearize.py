@@ -12,11 +12,11 @@ import numpy as np
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.def_use import definitions
-from fnx.core.interpreter import current
+from fnx.core.interpreter import current, set_current
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var, eval_jaxpr, made_once
 from fnx.core.primitive import AddTo, Primitive, Undefined
-from fnx.core.source import Source, origin
-from fnx.interpreters.jvp import JVP, JVPTracer, promoted
+from fnx.core.source import Source, origin, set_origin
+from fnx.interpreters.jvp import JVP, JVPTracer
 from fnx.interpreters.trace import Stage, StageTracer, trace_closed
 from fnx.ops.elementwise.convert import ConvertElementType
 from fnx.ops.structure.basic import add_any, zeros
@@ -28,7 +28,7 @@ class Linearize(JVP):
     def rule(self, prim: Primitive, primals: tuple, tangents: tuple) -> tuple:
         if prim.linearize is not None:
             return prim.linearize(primals, tangents)
-        return prim.jvp(primals, promoted(prim, primals, tangents))
+        return prim.jvp(primals, tangents)
 
 
 class Tape:
@@ -45,10 +45,7 @@ class Tape:
                 env[var] = zeros(var.aval) if t is None else t
         for eqn in self.eqns:
             values = tuple([env[a] if type(a) is Var else a.value for a in eqn.inputs])
-            outs = eqn.prim.apply(*values)
-            if not eqn.outs[0].aval.weak_type:
-                outs = (_scaled(eqn, outs[0]), *outs[1:])
-            env.update(zip(eqn.outs, outs, strict=True))
+            env.update(zip(eqn.outs, eqn.prim.apply(*values), strict=True))
         return [None if o is None else _read(env, o) for o in self.outs]
 
     def pull(self, cts: Sequence[Array | None]) -> list[Array | None]:
@@ -113,7 +110,7 @@ def linearize(
         tracer = stage.new_input(p.aval.tangent()) if nz else None
         inputs.append(None if tracer is None else tracer._var)
         args.append(p if tracer is None else JVPTracer(me, p, tracer))
-    token = current.set(me)
+    token = set_current[me]
     try:
         outs = fn(*args)
     finally:
@@ -139,9 +136,9 @@ def accumulate(env: dict[Var, Any], var: Var, ct: Any) -> None:
         if type(ct) is AddTo:
             old.append(ct)
         else:
-            old[0] = ct if old[0] is None else add_any(old[0], ct)
+            old[0] = _typed(ct, False) if old[0] is None else add_any(old[0], ct)
     elif type(old) is AddTo:
-        env[var] = [None, old, ct] if type(ct) is AddTo else [ct, old]
+        env[var] = [None, old, ct] if type(ct) is AddTo else [_typed(ct, False), old]
     elif type(ct) is AddTo:
         env[var] = [old, ct]
     else:
@@ -165,9 +162,15 @@ def _sum(total: Array | None, parts: list[AddTo]) -> Array:
             p.into(out)  # type: ignore[misc]
         return ConcreteArray(out, total is not None and total.weak_type)
     total = zeros(aval) if total is None else total
+    weak = total.weak_type
     for p in parts:
         total = p.fn(total)
-    return total
+    return _typed(total, weak)
+
+
+def _typed(x: Array, weak: bool) -> Array:
+    """A sum is as weak as its first part; what adds itself is an array in JAX, and never weak."""
+    return x if x.weak_type == weak else ConvertElementType(x.dtype, weak)(x)
 
 
 class Known:
@@ -217,23 +220,9 @@ class Known:
         """Take note of what the transpose of a loop restored of its last operands."""
 
 
-def _weak(eqn: Eqn, a: Var, ct: Any) -> Any:
-    """The cotangent of a value that promotion in a program made strong: as weak as the value was."""
-    if not a.aval.weak_type or not eqn.prim.promotes or type(ct) is AddTo or ct.weak_type:
-        return _scaled(eqn, ct)
-    return ConvertElementType(ct.dtype, True)(ct)
-
-
-def _scaled(eqn: Eqn, x: Any) -> Any:
-    """A strong value times a number, or its cotangent: promotion makes the number strong, and so these."""
-    if eqn.prim.name in ("mul", "div") and type(x) is not AddTo and x.weak_type:
-        return ConvertElementType(x.dtype, False)(x)
-    return x
-
-
 def _applied(eqn: Eqn, values: Sequence[Array]) -> tuple[Array, ...]:
     """The results of an equation; what is recorded of it comes from where it does."""
-    before = None if eqn.source is None else origin.set(eqn.source)
+    before = None if eqn.source is None else set_origin[eqn.source]
     try:
         return eqn.prim.apply(*values)
     finally:
@@ -266,7 +255,7 @@ def backward(
                 args.append(known[a])
             else:
                 args.append(Undefined(a.aval))
-        before = None if eqn.source is None else origin.set(_back(eqn.source, eqn.prim))
+        before = None if eqn.source is None else set_origin[_back(eqn.source, eqn.prim)]
         try:
             if type(known) is not dict and known is not None and eqn.prim.name == "rewound":
                 back, firsts = eqn.prim.rewind(cts, *args)  # type: ignore[attr-defined]
@@ -278,8 +267,6 @@ def backward(
                 origin.reset(before)
         for a, ct in zip(eqn.inputs, back, strict=True):
             if ct is not None and type(a) is Var:
-                if not eqn.outs[0].aval.weak_type:
-                    ct = _weak(eqn, a, ct) if known is not None else _scaled(eqn, ct)
                 if a in env:
                     accumulate(env, a, ct)
                 else:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from fnx.core.array import Array, as_array
 from fnx.core.aval import ShapedArray
 from fnx.core.interpreter import current, use
@@ -60,7 +62,7 @@ class PartialVal:
     @staticmethod
     def known(value: Any) -> "PartialVal":
         """A value."""
-        return PartialVal(None, as_array(value))
+        return PartialVal(None, value if _is_keys(value) else as_array(value))
 
     @staticmethod
     def unknown(aval: ShapedArray) -> "PartialVal":
@@ -83,6 +85,19 @@ class PartialVal:
         return iter((self.aval, self.value))
 
 
+def _is_keys(x: Any) -> bool:
+    return getattr(type(x), "holds_keys", False)
+
+
+def _input(stage: Stage, aval: ShapedArray) -> tuple[Any, Any]:
+    """The tracer of an unknown value, and what the function gets: keys are made of the tracer's words."""
+    dtype: Any = aval.dtype
+    if getattr(dtype, "extended", None) != "prng_key":
+        return (tracer := stage.new_input(aval)), tracer
+    tracer = stage.new_input(ShapedArray((*aval.shape, dtype.words), np.dtype("u4")))
+    return tracer, dtype.over(tracer, dtype)
+
+
 def trace_to_jaxpr_nounits(
     fun: Any, pvals: Sequence[PartialVal], instantiate: bool = False
 ) -> tuple[Jaxpr, list[PartialVal], list[Array]]:
@@ -90,20 +105,25 @@ def trace_to_jaxpr_nounits(
 
     Returns a jaxpr of the rest (its first inputs are what it closed over), from the unknown inputs to
     the unknown results; the results; and what the jaxpr closed over. With `instantiate` no result is
-    known.
+    known. Keys are arrays of words in the jaxpr.
     """
     stage = Stage("partial evaluation", parent=current.get())
-    args: list = [p.value if p.is_known() else stage.new_input(p.get_aval()) for p in pvals]
+    given = [(None, p.value) if p.is_known() else _input(stage, p.get_aval()) for p in pvals]
     with use(stage):
-        outs = [as_array(o) for o in fun.call_wrapped(*args)]
+        results = [
+            o if _is_keys(o) else as_array(o) for o in fun.call_wrapped(*[x for _, x in given])
+        ]
     stage.ended = True
+    outs = [o.words if _is_keys(o) else o for o in results]
     mine = [type(o) is DynamicJaxprTracer and o.owner is stage for o in outs]
     atoms = [stage.atom(o) if m or instantiate else None for o, m in zip(outs, mine)]
-    inputs = [None if p.is_known() else a._var for p, a in zip(pvals, args)]
+    inputs = [None if tracer is None else tracer._var for tracer, _ in given]
     jaxpr, consts, _ = Tape(inputs, stage.eqns, atoms).close()
     jaxpr = Jaxpr(jaxpr.inputs, jaxpr.eqns, jaxpr.outs, len(consts))
     found = [
-        PartialVal.known(o) if atom is None else PartialVal.unknown(o.aval)
-        for o, atom in zip(outs, atoms)
+        PartialVal.known(o)
+        if atom is None
+        else PartialVal.unknown(ShapedArray(o.shape, o.dtype) if _is_keys(o) else o.aval)
+        for o, atom in zip(results, atoms)
     ]
     return jaxpr, found, consts

@@ -21,11 +21,12 @@ Compile = Callable[[Jaxpr], Any]
 @made_once
 def may_run_apart(jaxpr: Jaxpr) -> bool:
     """Whether there are equations that members could run at once, in the jaxpr or in calls in it."""
-    return any(
-        hasattr(e.prim, "runs_apart")
-        or (getattr(e.prim, "transparent", "") == "always" and any(map(may_run_apart, subjaxprs(e.prim))))
-        for e in jaxpr.eqns
-    )  # fmt: skip
+    for e in jaxpr.eqns:
+        if e.prim.on_devices == "members":
+            return True
+        if e.prim.transparent == "always" and any(map(may_run_apart, subjaxprs(e.prim))):
+            return True
+    return False
 
 
 def in_pieces(
@@ -36,7 +37,7 @@ def in_pieces(
     `whole` makes the program that computes all of it alone. Inputs that are `donated` are deleted after
     a call, if nobody saw them.
     """
-    if not any(getattr(e.prim, "runs_apart", False) for e in jaxpr.eqns):
+    if not any(e.prim.runs_apart for e in jaxpr.eqns):
         return None
     return Pieces(jaxpr, compile, whole, donated)
 
@@ -53,7 +54,7 @@ class Pieces:
         self._steps: list[tuple[Callable, list[Atom], list[Var]]] = []
         eqns: list[Eqn] = []
         for k, e in enumerate(jaxpr.eqns):
-            if getattr(e.prim, "runs_apart", False):
+            if e.prim.runs_apart:
                 self._native(eqns, jaxpr.eqns[k:], compile)
                 eqns = []
                 self._steps.append((_apart(e.prim), list(e.inputs), list(e.outs)))

@@ -14,7 +14,7 @@ from fnx.core.aval import ShapedArray, check_size
 from fnx.core.config import rank_0_consts
 from fnx.core.errors import InvalidValue
 from fnx.core.fast_dataclasses import dataclass
-from fnx.core.interpreter import Interpreter, Tracer, current, leaked
+from fnx.core.interpreter import Interpreter, Tracer, current, leaked, set_current
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from fnx.core.primitive import Primitive
 from fnx.core.source import Source, origin, user_source
@@ -147,7 +147,7 @@ def trace(
     """The jaxpr of `fn`, a function from arrays to a sequence of arrays, and what it closed over."""
     stage = Stage(what)
     inputs = [stage.new_input(aval) for aval in avals]
-    token = current.set(stage)
+    token = set_current[stage]
     try:
         outs = [stage.atom(x) for x in fn(*inputs)]
         if stage.refs:

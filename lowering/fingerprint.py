@@ -8,6 +8,7 @@ import enum
 import marshal
 import types
 from dataclasses import fields, is_dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -78,13 +79,17 @@ def _array(array: Any) -> tuple:
     return "array", value.shape, str(value.dtype), weak, value.tobytes()
 
 
+# What marshal writes as it is, each with its type; all else becomes a tuple that begins with a word.
+_PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes})
+
+
 def _value(value: Any) -> Any:
     """A value as nested tuples of what marshal writes."""
     kind = type(value)
-    if value is None or kind in (bool, int, float, complex, str, bytes):
-        return kind.__name__, value
-    if kind in (tuple, list):
-        return kind.__name__, tuple([_value(x) for x in value])
+    if kind in _PLAIN:
+        return value
+    if kind is tuple or kind is list:
+        return kind.__name__, *[x if type(x) in _PLAIN else _value(x) for x in value]
     named = _NAMED.get(kind)
     if named is not None:
         return named(value)
@@ -95,10 +100,21 @@ def _value(value: Any) -> Any:
     if isinstance(value, np.dtype):
         return "dtype", str(value)
     if is_dataclass(value) and not isinstance(value, type):
-        return _own(kind), *[_value(getattr(value, f.name)) for f in _fields(kind)]
+        return _primitive(value) if kind.__eq__ is object.__eq__ else _record(value)
     if isinstance(value, type):
         return "class", value.__module__, value.__qualname__
     return _array(value)
+
+
+def _record(value: Any) -> tuple:
+    kind = type(value)
+    return _own(kind), *[_value(getattr(value, f)) for f in _fields(kind)]
+
+
+@lru_cache(1024)
+def _primitive(value: Any) -> tuple:
+    """Elementwise primitives are compared by identity: the same is met in nearly every equation."""
+    return _record(value)
 
 
 def _function(function: types.FunctionType) -> tuple:
@@ -117,7 +133,7 @@ def _own(thing: Any) -> str:
     return f"{module}.{thing.__qualname__}"
 
 
-def _fields(kind: type) -> list:
+def _fields(kind: type) -> list[str]:
     """The fields that values of a class are told apart by.
 
     Elementwise primitives are compared by identity; name and scalar operation tell them apart.
@@ -128,11 +144,11 @@ def _fields(kind: type) -> list:
             chosen = [f for f in chosen if f.name in ("name", "expr")]
             if len(chosen) != 2:
                 raise Nameless
-        _known[kind] = chosen
+        _known[kind] = [f.name for f in chosen]
     return _known[kind]
 
 
-_known: dict[type, list] = {}
+_known: dict[type, list[str]] = {}
 _NAMED: dict[type, Any] = {
     Jaxpr: _inner,
     ShapedArray: lambda aval: ("aval", *_aval(aval)),

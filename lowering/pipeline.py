@@ -1,6 +1,6 @@
 """The Kernel IR of a whole program: its arguments and results, what it does, its memory planned."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from fnx.core import policy, scalar
 from fnx.core.jaxpr import Jaxpr, Var
@@ -14,30 +14,32 @@ from fnx.lowering.transform import buffer_assignment
 from . import recipes
 
 
-def build(jaxpr: Jaxpr, donated: Sequence[int], target: Target) -> tuple[Program, list[str]]:
+def build(
+    jaxpr: Jaxpr, donated: Sequence[int], target: Target, make: Callable[..., Builder] = Builder
+) -> tuple[Program, list[str]]:
     """The Kernel IR of a jaxpr for a target, with its memory planned; and notes for the report."""
     refused: set[tuple[int, int]] = set()
     while True:
         aliases = (
             candidates(jaxpr, donated, refused) if len(refused) < policy.DONATION_TRIES else {}
         )
-        builder, inputs, outputs, kept = _built(jaxpr, aliases, target)
+        builder, inputs, outputs, kept = _built(jaxpr, aliases, target, make)
         if len(kept) == len(aliases):
             break
         # The other results would have to be copied there: they are better new, or elsewhere.
         refused |= aliases.items() - kept.items()
     for transform in target.passes:
         transform(builder)
-    total = buffer_assignment.plan(builder.block, builder.buffers)
+    total = buffer_assignment.plan(builder.block, builder.buffers, builder.machine)
     program = Program(jaxpr.name or "f", inputs, outputs, builder.block, total, aliases=aliases)
     return program, builder.notes
 
 
 def _built(
-    jaxpr: Jaxpr, aliases: Aliases, target: Target
+    jaxpr: Jaxpr, aliases: Aliases, target: Target, make: Callable[..., Builder]
 ) -> tuple[Builder, list[Buffer], list[Buffer], Aliases]:
     """The statements, and which results are where `aliases` wants them."""
-    builder = Builder(recipes.make, target)
+    builder = make(recipes.make, target)
     inputs, values, carry_buffers = [], [], {}
     for k, var in enumerate(jaxpr.inputs):
         dtype, shape = dtype_name(var.aval.dtype), var.aval.shape

@@ -14,6 +14,7 @@ FAMILIES = (
     "startup",
     "stencils",
     "kernels",
+    "inference",
     "derivatives",
     "loops",
     "lanes",

@@ -64,7 +64,7 @@ def cond(
         )
     if dtypes.kind(test.dtype) not in "biuf":
         raise TypeMismatch(f"cond by a predicate of type {test.aval.str_short()}; expected a bool")
-    if config.disable_jit.value and not isinstance(test, Tracer):
+    if config.disable_jit.value and _is_known(test):
         return true_fun(*operands) if test else false_fun(*operands)
     if test.dtype != dtypes.bool_:
         test = ne(test, scalar(0, test.dtype))
@@ -94,12 +94,19 @@ def switch(index: Any, branches: Sequence[Callable], *operands: Tree, operand: A
         raise InvalidValue("switch between no branches; expected at least one")
     if not all(callable(b) for b in branches):
         raise TypeMismatch("switch between objects that are not functions")
-    if len(branches) == 1 or (config.disable_jit.value and not isinstance(where, Tracer)):
+    if len(branches) == 1 or (config.disable_jit.value and _is_known(where)):
         k = 0 if len(branches) == 1 else int(np.clip(int(where), 0, len(branches) - 1))
         return branches[k](*operands)
     if where.dtype != dtypes.int32:
         where = convert(where, dtypes.int32)
     return _branch(where, branches, operands, "switch")
+
+
+def _is_known(x: Array | None) -> bool:
+    """Whether Python can branch on a value, itself or below derivatives."""
+    while isinstance(x, Tracer):
+        x = x.owner.concrete(x)
+    return x is not None
 
 
 def _branch(index: Array, funs: Sequence[Callable], operands: tuple, what: str) -> Tree:

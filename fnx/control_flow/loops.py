@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
+from fnx.control_flow import explored
 from fnx.control_flow.bodies import carry_error, promoted, trace_body
 from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray, as_array
@@ -142,6 +143,9 @@ def _plain_scan(
     carry, carry_tree = flatten_arrays(init, "the first carry of scan")
     rows, xs_tree = flatten_arrays(xs, "the xs of scan")
     count = _length(rows, xs, length)
+    if config.exploration.get() is not None:
+        carry, xs = carry_tree.unflatten(carry), xs_tree.unflatten(rows)
+        return _scan_explored(f, carry, xs, count, reverse, owner, loop)
     if config.disable_jit.value:
         return _scan_in_python(f, carry, carry_tree, rows, xs_tree, count, reverse)
     treedef = operations.treedef_tuple([carry_tree, xs_tree])
@@ -164,6 +168,15 @@ def _plain_scan(
     outs = prim(*body.consts, *carry, *rows)
     last = operations.tree_unflatten(carry_tree, outs[:n])
     return last, operations.tree_unflatten(parts[1], outs[n:])
+
+
+def _scan_explored(
+    f: Callable, init: Tree, xs: Tree, count: int, reverse: bool, owner: Callable, loop: _Loop
+) -> tuple[Tree, Tree]:
+    def compiled(carry: Tree, rows: Tree, length: int) -> tuple[Tree, Tree]:
+        return _scan(f, carry, rows, length, reverse, 1, f, loop)
+
+    return explored.scan(f, init, xs, count, reverse, loop.site, name_of(owner), compiled)
 
 
 def _pair(structure: Any, what: str) -> tuple[Any, Any]:
@@ -305,6 +318,11 @@ def _plain_while(
     cond_fun: Callable, body_fun: Callable, init_val: Tree, site: LoopSite, progress: bool
 ) -> Tree:
     carry, treedef = flatten_arrays(init_val, "the first value of while_loop")
+    if config.exploration.get() is not None:
+        val = treedef.unflatten(carry)
+        return explored.while_loop(
+            cond_fun, body_fun, val, site, lambda *s: _while(*s, site, progress)
+        )
     if config.disable_jit.value:
         val = operations.tree_unflatten(treedef, carry)
         try:
@@ -324,7 +342,7 @@ def _plain_while(
     ins = [c.aval for c in carry]
     carry_error(what, init_val, treedef, body.structure, ins, body.out_avals)
     test = trace_body(cond_fun, one, ins, f"the condition {name_of(cond_fun)} of while_loop")
-    if test.jaxpr.out_avals != (_BOOL,):
+    if [a.strong() for a in test.out_avals] != [_BOOL]:
         raise TypeMismatch(
             f"the condition {name_of(cond_fun)} of while_loop returned "
             f"{[a.str_short() for a in test.out_avals]}; expected one bool of rank 0. Compare, or reduce "
@@ -375,7 +393,8 @@ def fori_loop(
     if known:
         start, stop = low._value.item(), high._value.item()
         count = builtins.max(0, math.ceil(stop - start))
-        if config.disable_jit.value:  # also within what is traced, where sums would be traced
+        if config.disable_jit.value and config.exploration.get() is None:
+            # Also within what is traced, where sums would be traced.
             for k in range(count):
                 i = as_array(start + k) if weak else scalar(start + k, dtype)
                 init_val = body_fun(i, init_val)

@@ -96,10 +96,19 @@ class ConcreteArray(Array):
     """Numbers that nobody writes to, in a C-contiguous NumPy array, or in a `Buffer` elsewhere."""
 
     # `written` is there, and True, where the numbers stand in the program's text, `x * 2.0` say.
-    __slots__ = ("__weakref__", "_value", "placed", "python_number", "weak_type", "written")
+    __slots__ = (
+        "__weakref__",
+        "_value",
+        "placed",
+        "put_on",
+        "python_number",
+        "weak_type",
+        "written",
+    )
     written: bool
     python_number: Any  # of which a transformation made this array, see `boxed`
     placed: Any  # the sharding that was asked for, if one was
+    put_on: Any  # the device that it was put on, and where that was asked for
 
     def __init__(self, value: np.ndarray, weak_type: bool = False):
         self._value = value
@@ -219,6 +228,8 @@ class ConcreteArray(Array):
     def __repr__(self) -> str:
         if self.is_deleted():
             return f"Array(<deleted>, shape={self.shape}, dtype={self.dtype})"
+        if isinstance(self._value, Buffer) and (shown := self._value.shown()) is not None:
+            return shown
         prefix = "Array("
         body = np.array2string(self._value, prefix=prefix, separator=", ", threshold=1000)
         weak = ", weak_type=True" if self.weak_type else ""
@@ -300,10 +311,14 @@ def unboxed(x: Any) -> Any:
     return getattr(x, "python_number", x) if type(x) is ConcreteArray else x
 
 
+# Types of libraries whose values hold arrays that change: they have `__jax_array__`, and are none.
+objects: set[type] = set()
+
+
 def is_array_like(x: Any) -> bool:
     """What functions take for an array: arrays, NumPy's, Python scalars, `__jax_array__`."""
-    return issubclass(type(x), (Array, np.ndarray, np.generic, *_SCALARS)) or hasattr(
-        x, "__jax_array__"
+    return issubclass(type(x), (Array, np.ndarray, np.generic, *_SCALARS)) or (
+        hasattr(x, "__jax_array__") and type(x) not in objects
     )
 
 

@@ -24,6 +24,8 @@ class Machine:
     """Sizes of caches and registers, and how much work is worth sharing out, in the unit of each field."""
 
     line: int  # bytes of a cache line: what lies within one costs one access
+    way: int  # bytes: lines so far apart are in one set of the nearest cache
+    stagger: int  # bytes between large buffers of which elements would be in one set
     vector: int  # bytes of the widest vector: shorter rows are written out
     vector_bits: int  # of a register, as the processor says: strips are of whole vectors
     side_by_side: int  # vectors of accumulators, so that sums need not wait for each other
@@ -56,6 +58,8 @@ class Machine:
 
 PORTABLE = Machine(
     line=64,
+    way=1 << 12,
+    stagger=0,
     vector=16,
     vector_bits=128,
     side_by_side=1,

@@ -39,6 +39,10 @@ class Buffer(np.lib.mixins.NDArrayOperatorsMixin):
         """The numbers, C-contiguous, in memory of the host."""
         raise NotImplementedError
 
+    def shown(self) -> str | None:
+        """What is shown of it, if not all its numbers."""
+        return None
+
     def host(self) -> np.ndarray:
         """The numbers, brought at most once; nobody may write to them."""
         if self._host is None:

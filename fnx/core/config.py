@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from fnx.core.threads.atomic import setter
+
 
 def _parse(text: str, like: Any) -> Any:
     if isinstance(like, bool):
@@ -20,6 +22,9 @@ hooks: list[Callable[[], None]] = []
 # Whether jaxprs have inputs for arrays of rank 0 that functions close over, as for larger ones: those
 # of make_jaxpr do. In compiled programs they are literals, so that the compiler sees their values.
 rank_0_consts: ContextVar[bool] = ContextVar("fnx_rank_0_consts", default=False)
+set_overridden, set_rank_0_consts = setter(overridden), setter(rank_0_consts)
+# Who runs functions in Python, for people to look into them (fnx/observe/explore.py), if anybody does.
+exploration: ContextVar[Any] = ContextVar("fnx_exploration", default=None)
 
 
 class Setting:
@@ -33,6 +38,7 @@ class Setting:
         text = os.environ.get("FNX_" + name.upper())
         self._default = default if text is None else _parse(text, default)
         self._var: ContextVar[Any] = ContextVar("fnx_" + name)
+        self._set_var = setter(self._var)
 
     @property
     def value(self) -> Any:
@@ -47,14 +53,16 @@ class Setting:
 
     @contextmanager
     def __call__(self, value: Any = True) -> Iterator[None]:
-        token = self._var.set(value)
-        before = overridden.set(True) if self.calls else None
+        token = self._set_var[value]
         try:
-            yield
+            before = set_overridden[True] if self.calls else None
+            try:
+                yield
+            finally:
+                if before is not None:
+                    overridden.reset(before)
         finally:
             self._var.reset(token)
-            if before is not None:
-                overridden.reset(before)
 
 
 check = Setting("check", False, "check jaxprs and Kernel IR between passes")
@@ -72,6 +80,9 @@ traceback_filtering = Setting("traceback_filtering", True, "hide fnx's frames in
 cache = Setting("cache", True, "keep compiled code on disk")
 num_devices = Setting(
     "num_devices", 1, "how many devices pmap and meshes find: threads of this CPU"
+)
+exchange_timeout = Setting(
+    "exchange_timeout", 0.0, "seconds a rank waits for others before it ends the job; 0: for ever"
 )
 backend = Setting(
     "backend", "cpu", "what jit compiles for: cpu, cuda, numba, reference", calls=True

@@ -69,7 +69,7 @@ class ShapeError(FnxError, TypeError, ValueError):
 
     >>> jnp.ones(2) + jnp.ones(3)
     Traceback (most recent call last):
-    fnx.core.errors.ShapeError: add got shapes that do not broadcast: (2,), (3,); axes are ...
+    fnx.core.errors.ShapeError: add got incompatible shapes for broadcasting: (2,), (3,); axes ...
     >>> jnp.ones((2, 1)) + jnp.ones(3)  # all sums of pairs
     Array([[2., 2., 2.],
            [2., 2., 2.]], dtype=float64)

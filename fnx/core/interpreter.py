@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fnx.core import dtypes
+from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray, as_array
 from fnx.core.aval import ShapedArray, check_size, too_large
 from fnx.core.buffer import on_host
@@ -26,6 +26,7 @@ from fnx.core.errors import (
 )
 from fnx.core.source import Source, at_line
 from fnx.core.threads import at_exit  # noqa: F401  # ends threads that run what is here
+from fnx.core.threads.atomic import setter
 
 
 class Operation(Protocol):
@@ -51,6 +52,7 @@ class Interpreter:
 
     what = "an interpreter"
     parent: "Interpreter | None" = None
+    looks = False  # whether it says of results where they come from
     ended = False  # whether the transformation is over and its tracers are dead
     source: Source | None = None  # where the user called the transformation
 
@@ -122,7 +124,13 @@ class Tracer(Array):
         return self.shape[0]
 
     def __repr__(self) -> str:
-        return f"Tracer<{self.aval.str_short()}> of {self.owner.what}"
+        text = f"Tracer<{self.aval.str_short()}> of {self.owner.what}"
+        if config.exploration.get() is None:
+            return text
+        value: Array | None = self
+        while isinstance(value, Tracer):
+            value = value.owner.concrete(value)
+        return text if value is None else f"{text}, whose value is {value}"
 
     def __format__(self, spec: str) -> str:
         return repr(self)
@@ -178,6 +186,9 @@ except ImportError:
     _IGNORE = {"all": "ignore"}  # type: ignore[assignment]
 
 
+_float_errors_of = setter(_float_errors)
+
+
 class Eval(Interpreter):
     """The root: runs each primitive's `impl` on NumPy arrays at once."""
 
@@ -189,7 +200,7 @@ class Eval(Interpreter):
         except AttributeError:
             args = tuple(_evaluable(a, prim) for a in args)
             values = [a._value for a in args]
-        token = _float_errors.set(_IGNORE)
+        token = _float_errors_of[_IGNORE]
         try:
             outs = prim.impl(*values)
         except Exception as error:  # LAPACK's wrappers have errors of their own
@@ -272,12 +283,13 @@ def leaked(x: Tracer, prim: Operation) -> UnexpectedTracerError:
 evaluate = Eval()
 dtypes.first_small.append(lambda: setattr(Eval, "process", _process_small))
 current: ContextVar[Interpreter] = ContextVar("interpreter", default=evaluate)
+set_current = setter(current)
 
 
 @contextmanager
 def use(interpreter: Interpreter) -> Iterator[None]:
     """Make `interpreter` the current one for a while."""
-    token = current.set(interpreter)
+    token = set_current[interpreter]
     try:
         yield
     finally:

@@ -9,7 +9,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import TypeMismatch
 from fnx.core.interpreter import current, evaluate
 from fnx.core.primitive import Primitive
-from fnx.core.source import Source, at_line, origin
+from fnx.core.source import Source, at_line, origin, set_origin
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -202,7 +202,7 @@ def eval_jaxpr(jaxpr: Jaxpr, args: Sequence[Array]) -> list[Array]:
     env: dict[Var, Array] = dict(zip(jaxpr.inputs, args, strict=True))
     interpreter = current.get()
     # What is recorded of an equation comes from where the equation does.
-    before = None if interpreter is evaluate else origin.set(origin.get())
+    before = None if interpreter is evaluate else set_origin[origin.get()]
     try:
         for eqn in jaxpr.eqns:
             values = tuple([env[a] if type(a) is Var else a.value for a in eqn.inputs])  # type: ignore

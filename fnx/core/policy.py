@@ -153,6 +153,10 @@ STENCIL_NESTS = 32  # of a slab, at most: code, and the time to make it, grow wi
 STENCIL_STRIPS = 10  # at least, for threads to share, where a strip may have several columns:
 STENCIL_COLUMNS = 8  # at most so many
 STENCIL_SIDE_PART = 16  # parts of all work, of which a nest on a side of the grid has one at most
+STAGGERED_WAYS = (
+    4  # ways of the nearest cache in a buffer from which on some lines after it are few,
+)
+WAY_PART = 1 / 8  # and of a way, the part by which its size is a multiple of it, or nearly so
 STRIP_WORK = 1 << 28  # operations of a strip, at most: nobody asks meanwhile whether to stop
 STRIPS_WORK = 1 << 30  # and of strips that are made between two such questions
 FEW_STRIPS = 8  # strips beside which another one counts
@@ -187,3 +191,6 @@ DISPLAYED_SPECIALISATIONS = 6  # of a jitted function, the last ones
 DRAWN_EQUATIONS = 80  # of a graph, nested ones included: more than a screen
 DISPLAYED_LEAVES = 200  # of a pytree: several screens
 DRAWN_DEVICES = 256  # of a mesh: so many numbers can be read
+
+# fnx/distributed
+PATIENCE_WITH_RANKS = 30.0  # seconds of waiting in one exchange after which a rank says so

@@ -125,6 +125,11 @@ class Primitive:
     name = "primitive"  # overridden by a class attribute or a field
     multiple_results = False  # whether calling it returns a tuple
     call_primitive = map_primitive = False  # JAX's words for calls that jaxprs here do not have
+    transparent = "never"  # when an equation may be replaced with its jaxpr: never, final, always
+    runs_apart = False  # whether its equations had better be programs of their own
+    on_devices = (
+        ""  # "values": says how arrays lie on several devices; "members": has their programs
+    )
 
     def apply(self, *args: Array) -> tuple[Array, ...]:
         """All results, under the current interpreter."""
@@ -195,8 +200,6 @@ class Primitive:
     """The operands whose elements results are made of; the others choose. None: all of them."""
     elementwise = False
     """Whether each element of the result is computed from the operands' elements at its index."""
-    promotes = False
-    """Whether weak operands beside strong ones stand for what promotion would make strong first."""
     any_dtype = False
     """Whether `impl` can do with small dtypes, although it does not only move elements."""
     effects = False

@@ -3,9 +3,11 @@
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from types import CodeType, FrameType
+
+from fnx.core.threads.atomic import setter
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _ROOT = os.path.dirname(os.path.dirname(_HERE)) + os.sep
@@ -46,17 +48,23 @@ def name_of(fun: Callable) -> str:
 class Source:
     """A place in the user's code; the line number is worked out when it is printed."""
 
-    __slots__ = ("code", "lasti", "role")
+    __slots__ = ("code", "lasti", "mapped", "role")
 
-    def __init__(self, code: CodeType, lasti: int, role: str = ""):
-        self.code, self.lasti = code, lasti
+    def __init__(
+        self, code: CodeType, lasti: int, role: str = "", mapped: "tuple[Mapped, ...]" = ()
+    ):
+        self.code, self.lasti, self.mapped = code, lasti, mapped
         self.role = (
             role  # what a derivative computes there: "the cotangent of the operands of sqrt"
         )
 
     def derived(self, role: str) -> "Source":
         """The same place, of what a derivative computes."""
-        return Source(self.code, self.lasti, role)
+        return Source(self.code, self.lasti, role, self.mapped)
+
+    def within(self, mapped: "Mapped") -> "Source":
+        """The same place, of what vmap makes of it for all members."""
+        return Source(self.code, self.lasti, self.role, (mapped, *self.mapped))
 
     @property
     def line(self) -> int:
@@ -67,6 +75,49 @@ class Source:
 
     def __str__(self) -> str:
         return f"{self.code.co_filename}:{self.line} ({self.code.co_name})"
+
+
+class Mapped:
+    """That an operation is done for all members of a vmap at once, and along which axes these lie.
+
+    `axes`: pairs of the shape of an operand or a result, and the members' axis in it.
+    """
+
+    __slots__ = ("axes", "source")
+
+    def __init__(self, source: Source | None, axes: list[tuple[tuple[int, ...], int]]):
+        self.source, self.axes = source, axes
+
+    def axis(self, shape: tuple[int, ...]) -> int | None:
+        """The members' axis in arrays of a shape, if that is known for sure."""
+        found = {k for s, k in self.axes if s == shape}
+        return found.pop() if len(found) == 1 else None
+
+    def __str__(self) -> str:
+        return "vmap" if self.source is None else f"vmap at {self.source}"
+
+
+def members_of(source: Source | None, shape: tuple[int, ...]) -> list[tuple[int, str]]:
+    """Which axes of an array that was made somewhere are those of members, and of which vmap.
+
+    Outermost first; each axis is counted without those before it.
+    """
+    found: list[tuple[int, str]] = []
+    for mapped in () if source is None else source.mapped:
+        k = mapped.axis(shape)
+        if k is None:
+            break
+        found.append((k, str(mapped)))
+        shape = shape[:k] + shape[k + 1 :]
+    return found
+
+
+def members_at(members: Sequence[tuple[int, str]], index: Sequence[int]) -> list[str]:
+    """The members to which the element at an index belongs, innermost first."""
+    rest, found = list(index), []
+    for k, what in members:
+        found.append(f"member {rest.pop(k)} of {what}")
+    return found[::-1]
 
 
 class LoopSite:
@@ -103,9 +154,14 @@ class LoopSite:
 def user_frame() -> FrameType | None:
     """The innermost frame that is not fnx's."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and is_internal(frame.f_code.co_filename):
+    known = _known.get  # asked for each frame of each equation: a call of is_internal would show
+    while frame is not None:
+        file = frame.f_code.co_filename
+        ours = known(file)
+        if not (is_internal(file) if ours is None else ours):
+            return frame
         frame = frame.f_back
-    return frame
+    return None
 
 
 def public_function() -> str:
@@ -135,6 +191,7 @@ def warn_user(text: str, category: type[Warning]) -> None:
 
 # Where equations come from that are made of others, which the user's code wrote some time ago.
 origin: ContextVar[Source | None] = ContextVar("fnx_origin", default=None)
+set_origin = setter(origin)
 
 
 def user_source() -> Source | None:

@@ -15,6 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from fnx.core.errors import FnxError, UnboundAxis
+from fnx.core.threads.atomic import setter
 
 Groups = tuple[tuple[int, ...], ...]
 
@@ -74,12 +75,13 @@ class TransportError(FnxError, RuntimeError):
 
 _NONE: Mapping[Hashable, Transport] = {}
 _in_force: ContextVar[Mapping[Hashable, Transport]] = ContextVar("fnx_transports", default=_NONE)
+_set_in_force = setter(_in_force)
 
 
 @contextmanager
 def use(transports: Mapping[Hashable, Transport]) -> Iterator[None]:
     """Perform collectives over these named axes by these transports, beside those in force already."""
-    token = _in_force.set({**_in_force.get(), **transports})
+    token = _set_in_force[{**_in_force.get(), **transports}]
     try:
         yield
     finally:

@@ -2,7 +2,7 @@
 
 import sys
 
-from fnx.process.distributed import main
+from fnx.distributed.launch import main
 
 if __name__ == "__main__":
     main(sys.argv[1:])

@@ -189,7 +189,7 @@ def _control(prim: Any, values: list[Array], state: _State, kinds: Kinds) -> lis
         return _while(prim, values, state, kinds)
     if getattr(prim, "jaxpr", None) is None:
         raise TypeMismatch(f"checkify cannot look into {prim.name}, which has checks in it")
-    if getattr(prim, "transparent", "never") != "always":
+    if prim.transparent != "always":
         # Rules of users are dropped: the checks inside are more than they know of.
         return _evaluate(prim.jaxpr, values, state, kinds)
     jaxpr, sites, counts = functional(prim.jaxpr, kinds)

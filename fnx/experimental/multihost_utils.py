@@ -6,6 +6,8 @@ import numpy as np
 
 from fnx.core.errors import InvalidValue
 from fnx.process.devices import ranks
+from fnx.process.spread import gathered as all_of
+from fnx.process.spread import is_spread
 from fnx.pytree.operations import tree_leaves, tree_map
 
 __all__ = [
@@ -52,11 +54,15 @@ def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
 def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
     """The arrays of all processes, along a new first axis, or along the first if `tiled`.
 
+    Of arrays whose parts lie in several processes, all of each.
+
     >>> fnx.experimental.multihost_utils.process_allgather(jnp.ones(2))
     array([[1., 1.]])
     """
 
     def gathered(x: Any) -> np.ndarray:
+        if is_spread(x):
+            return all_of(x)
         x = np.asarray(x)
         rows = ranks[0].all_gather(x) if ranks else x[None]
         return rows.reshape(-1, *x.shape[1:]) if tiled and x.ndim else rows

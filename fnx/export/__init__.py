@@ -11,6 +11,7 @@ from fnx.export.dimensions import SymbolicScope, is_symbolic_dim, symbolic_shape
 from fnx.export.exported import Exported, deserialize
 from fnx.export.exporting import export
 from fnx.export.files import VERSION
+from fnx.export.python_source import python
 from fnx.export.trees import (
     register_namedtuple_serialization,
     register_pytree_node_serialization,
@@ -99,6 +100,7 @@ __all__ = [
     "is_symbolic_dim",
     "maximum_supported_calling_convention_version",
     "minimum_supported_calling_convention_version",
+    "python",
     "register_namedtuple_serialization",
     "register_pytree_node_serialization",
     "symbolic_args_specs",

@@ -36,16 +36,6 @@ class RoundingMethod:
     TO_NEAREST_EVEN = 1
 
 
-def with_sharding_constraint(x: _Any, shardings: _Any) -> _Any:
-    """`x` itself: there is one device.
-
-    >>> lax.with_sharding_constraint(jnp.arange(3), None)
-    Array([0, 1, 2], dtype=int64)
-    """
-    del shardings
-    return x
-
-
 def optimization_barrier(operand: _Any) -> _Any:
     """`operand` itself.
 

@@ -86,7 +86,7 @@ def reciprocal(x: Any) -> Array:
     Array([0.25], dtype=float64)
     """
     x = to_array(x, "reciprocal")
-    return ops.div(constant(1, x.dtype), x)
+    return ops.IntegerPow(-1)(x) if dtypes.is_inexact(x.dtype) else ops.div(ops.one(x), x)
 
 
 def pow(x: Any, y: Any) -> Array:

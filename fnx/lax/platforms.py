@@ -45,6 +45,12 @@ class DotAlgorithmPreset(enum.Enum):
     F32_F32_F32 = 14
     F64_F64_F64 = 15
 
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"DotAlgorithmPreset.{self.name}"
+
 
 def platform_dependent(
     *args: Any, default: Callable | None = None, **per_platform: Callable

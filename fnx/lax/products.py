@@ -41,6 +41,12 @@ class Precision(enum.Enum):
     HIGH = 1
     HIGHEST = 2
 
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"Precision.{self.name}"
+
 
 def dot_general(
     lhs: Any,

@@ -27,6 +27,9 @@ class RandomAlgorithm(enum.IntEnum):
     RNG_THREE_FRY = 1
     RNG_PHILOX = 2
 
+    def __str__(self) -> str:
+        return self.name
+
 
 def rng_bit_generator(
     key: Any,

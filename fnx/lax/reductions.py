@@ -25,6 +25,7 @@ from fnx.numpy.arrays.util import (
     named,
     pairs_of_integers,
     shown,
+    strong,
     to_array,
 )
 from fnx.numpy.elementwise.arithmetic import add, maximum, minimum
@@ -178,7 +179,7 @@ def reduce(
     del out_sharding
     xs, inits, structure = _with_inits("reduce", operands, init_values)
     jaxpr = _scalar_jaxpr(computation, [ShapedArray((), x.dtype) for x in xs], structure)
-    outs = Reduce(_axes(dimensions, xs[0].ndim), jaxpr)(*xs, *inits)
+    outs = Reduce(_axes(dimensions, xs[0].ndim), jaxpr)(*map(strong, xs), *inits)
     return operations.tree_unflatten(structure, outs)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
-from fnx.numpy.arrays.util import canonical_axis, constant, promote_inexact, select, strong
+from fnx.numpy.arrays.util import canonical_axis, constant, promote, promote_inexact, select, strong
 from fnx.numpy.elementwise import ufuncs as u
 from fnx.ops.elementwise import arithmetic as ops
 from fnx.ops.elementwise.special import erfc
@@ -41,8 +41,7 @@ def relu6(x):
     >>> fnx.nn.relu6(jnp.array([-1.0, 2.0, 9.0]))
     Array([0., 2., 6.], dtype=float64)
     """
-    x = _float("relu6", x)
-    six = constant(6, x.dtype)
+    x, six = promote("relu6", u.positive(x), 6.0)
     return select(ops.ge(x, six), six, relu(x))
 
 
@@ -61,7 +60,7 @@ def softplus(x):
     >>> fnx.nn.softplus(jnp.array([-1000.0, 1000.0]))
     Array([   0., 1000.], dtype=float64)
     """
-    return u.logaddexp(x, 0.0)
+    return u.logaddexp(x, 0)
 
 
 def sparse_plus(x):
@@ -70,7 +69,7 @@ def sparse_plus(x):
     >>> fnx.nn.sparse_plus(jnp.array([-2.0, 0.0, 2.0]))
     Array([0.  , 0.25, 2.  ], dtype=float64)
     """
-    x = _float("sparse_plus", x)
+    x = u.positive(x)
     return u.where3(x <= -1.0, 0.0, u.where3(x >= 1.0, x, (x + 1.0) ** 2 / 4))
 
 
@@ -80,7 +79,7 @@ def sparse_sigmoid(x):
     >>> fnx.nn.sparse_sigmoid(jnp.array([-2.0, 0.5, 2.0]))
     Array([0.  , 0.75, 1.  ], dtype=float64)
     """
-    return 0.5 * u.clip(_float("sparse_sigmoid", x) + 1.0, 0.0, 2.0)
+    return 0.5 * u.clip(u.positive(x) + 1.0, 0.0, 2.0)
 
 
 def squareplus(x, b=4):
@@ -89,7 +88,7 @@ def squareplus(x, b=4):
     >>> fnx.nn.squareplus(jnp.array([0.0, 1.5]))
     Array([1., 2.], dtype=float64)
     """
-    x = _float("squareplus", x)
+    x = u.positive(x)
     return (x + u.sqrt(u.square(x) + b)) / 2
 
 
@@ -99,7 +98,7 @@ def soft_sign(x):
     >>> fnx.nn.soft_sign(jnp.array([-1.0, 3.0]))
     Array([-0.5 ,  0.75], dtype=float64)
     """
-    x = _float("soft_sign", x)
+    x = u.positive(x)
     return x / (u.abs(x) + 1)
 
 
@@ -141,7 +140,7 @@ def elu(x, alpha=1.0):
     >>> fnx.nn.elu(jnp.array([-1.0, 2.0]))
     Array([-0.63212056,  2.        ], dtype=float64)
     """
-    x = _float("elu", x)
+    x = u.positive(x)
     above = x > 0
     return u.where3(above, x, alpha * u.expm1(u.where3(above, 0.0, x)))
 
@@ -152,7 +151,7 @@ def celu(x, alpha=1.0):
     >>> fnx.nn.celu(jnp.array([-1.0, 2.0]), alpha=2.0)
     Array([-0.78693868,  2.        ], dtype=float64)
     """
-    x = _float("celu", x)
+    x = u.positive(x)
     above = x > 0
     return u.where3(above, x, alpha * u.expm1(u.where3(above, 0.0, x) / alpha))
 
@@ -172,7 +171,7 @@ def leaky_relu(x, negative_slope=0.01):
     >>> fnx.nn.leaky_relu(jnp.array([-1.0, 2.0]))
     Array([-0.01,  2.  ], dtype=float64)
     """
-    x = _float("leaky_relu", x)
+    x = u.positive(x)
     return u.where3(x >= 0, x, negative_slope * x)
 
 
@@ -182,8 +181,8 @@ def hard_tanh(x):
     >>> fnx.nn.hard_tanh(jnp.array([-2.0, 0.5]))
     Array([-1. ,  0.5], dtype=float64)
     """
-    x = _float("hard_tanh", x)
-    return u.where3(x > 1, 1.0, u.where3(x < -1, -1.0, x))
+    x = u.positive(x)
+    return u.where3(x > 1, 1, u.where3(x < -1, -1, x))
 
 
 def hard_sigmoid(x):
@@ -192,7 +191,7 @@ def hard_sigmoid(x):
     >>> fnx.nn.hard_sigmoid(jnp.array([-3.0, 0.0, 3.0]))
     Array([0. , 0.5, 1. ], dtype=float64)
     """
-    return relu6(_float("hard_sigmoid", x) + 3.0) / 6.0
+    return relu6(u.positive(x) + 3.0) / 6.0
 
 
 def hard_silu(x):
@@ -201,7 +200,7 @@ def hard_silu(x):
     >>> fnx.nn.hard_silu(jnp.array([0.0, 1.5, 4.0]))
     Array([0.   , 1.125, 4.   ], dtype=float64)
     """
-    x = _float("hard_silu", x)
+    x = u.positive(x)
     return x * hard_sigmoid(x)
 
 

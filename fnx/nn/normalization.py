@@ -15,6 +15,7 @@ from fnx.numpy.arrays.util import (
     convert,
     integer,
     promote_inexact,
+    times_strong,
     to_array,
 )
 from fnx.numpy.elementwise import ufuncs as u
@@ -44,7 +45,7 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, where=Non
     real = u.real(x)
     top = reduce.max(real, axes, keepdims=True, initial=-math.inf)
     top = ops.stop_gradient(u.where3(u.isfinite(top), top, 0.0))
-    terms = u.exp(u.subtract(x, convert(top, x.dtype)))
+    terms = u.exp(u.subtract(times_strong(x), convert(top, x.dtype)))
     if weights is not None:
         terms = u.multiply(terms, weights)
     total = reduce.sum(terms, axes, keepdims=True)

@@ -268,7 +268,6 @@ def members() -> dict[str, Any]:
         "flat": property(lambda self: iter(shapes.ravel(self))),
         "device": property(_device),
         "committed": property(lambda self: True),
-        "is_fully_addressable": property(lambda self: True),
         "is_fully_replicated": property(lambda self: True),
         "strides": property(lambda self: np.asarray(self).strides),
     }

@@ -42,9 +42,7 @@ def _slow(fn: Callable, swap: bool, x: Any, y: Any) -> Any:
     return fn(y, x) if swap else fn(x, y)
 
 
-def _fast(
-    prim: Any, fn: Callable, kinds: frozenset, swap: bool = False, weak: bool = True
-) -> Callable:
+def _fast(prim: Any, fn: Callable, kinds: frozenset, swap: bool = False) -> Callable:
     """An operator: `prim` for concrete arrays of one dtype, `fn` for all else.
 
     Shapes that do not fit make NumPy raise; then `fn` says better what is wrong.
@@ -63,10 +61,10 @@ def _fast(
                     or (a.ndim != b.ndim and _rank_promotion.value != "allow")
                 ):
                     return _slow(fn, swap, x, y)
-                both = weak and x.weak_type and y.weak_type
+                both = x.weak_type and y.weak_type
             elif (kind is float and a.dtype in _FLOATS) or (kind is int and a.dtype in kinds):
                 b = constant(y, a.dtype)._value
-                both = weak and x.weak_type
+                both = x.weak_type
             else:
                 return _slow(fn, swap, x, y)
             try:
@@ -125,7 +123,7 @@ def operators() -> dict[str, Callable]:
         ("ne", ops.ne, ufuncs.not_equal),
     )
     for name, prim, fn in comparisons:
-        found[f"__{name}__"] = _fast(prim, fn, _NUMBERS, weak=False)
+        found[f"__{name}__"] = _fast(prim, fn, _NUMBERS)
     others = (
         ("floordiv", ufuncs.floor_divide),
         ("mod", ufuncs.remainder),

@@ -270,9 +270,9 @@ def _compile(self: NamedBackend, jaxpr: Jaxpr, *args: Any, **kwargs: Any) -> Any
     return timed("compile", name, owner, None, _original_compile, self, jaxpr, *args, **kwargs)
 
 
-def _trace(self: Jitted, avals: tuple, treedef: Any, fixed: tuple) -> Any:
+def _trace(self: Jitted, avals: tuple, treedef: Any, fixed: tuple, lies: tuple = ()) -> Any:
     name = name_of(self.fun)
-    found = timed("trace", name, None, None, _original_trace, self, avals, treedef, fixed)
+    found = timed("trace", name, None, None, _original_trace, self, avals, treedef, fixed, lies)
     if is_recording():
         for recorder in tuple(_recorders):
             note = recorder.history.note(self.fun, self.static, (treedef, fixed, avals))

@@ -5,7 +5,7 @@ from enum import Enum
 from typing import Any
 
 from fnx.core.fast_dataclasses import dataclass
-from fnx.process.mesh import SingleDeviceSharding
+from fnx.process.shardings import SingleDeviceSharding
 
 
 class Space(Enum):

@@ -15,7 +15,7 @@ from fnx.core.buffer import Buffer
 from fnx.core.errors import InvalidValue
 from fnx.core.interpreter import Tracer
 from fnx.numpy.methods import DEVICE, CpuDevice
-from fnx.process.placement import placed
+from fnx.process.placement import placed, put
 from fnx.pytree import operations
 
 Device = CpuDevice
@@ -158,18 +158,22 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, **_: Any) -> Any:
     for place in places:
         _check_place(place)
     if any(getattr(p, "platform", "cpu") == "gpu" for p in places):
-        put = import_module("fnx.lowering.cuda.device").put
-        return structure.unflatten(map(put, leaves, places))
-    copies = [as_array(a).copy() for a in leaves]  # type: ignore[attr-defined]
-    for x, place in zip(copies, places):
-        _check_cut(x, place)
-    return structure.unflatten(map(_placed, copies, places))
+        gpu = import_module("fnx.lowering.cuda.device")
+        return structure.unflatten(map(gpu.put, leaves, places))
+    return structure.unflatten(map(_put, leaves, places))
 
 
-def _placed(x: Array, place: Any) -> Array:
+def _put(x: Any, place: Any) -> Array:
+    """A copy of an array that lies so."""
+    x = as_array(x)
+    check = getattr(place, "check", None)
+    if check is not None:  # shardings say what they cannot cut
+        check(x.aval)
+    if ranks and not isinstance(x, Tracer) and hasattr(place, "put"):
+        return place.put(x)
     if isinstance(place, CpuDevice) and type(x) is ConcreteArray:
-        return import_module("fnx.process.committed").put(x, place)
-    return placed(x, place)
+        return put(x.copy(), place)
+    return placed(x.copy(), place)  # type: ignore[attr-defined]
 
 
 def _check_place(place: Any) -> None:
@@ -177,13 +181,6 @@ def _check_place(place: Any) -> None:
         raise InvalidValue(
             f"device_put to {place!r}; expected a device (fnx.devices()[0]), a sharding or None"
         )
-
-
-def _check_cut(x: Array, place: Any) -> None:
-    """Shardings say what they cannot cut."""
-    check = getattr(place, "check", None)
-    if check is not None:
-        check(x.aval)
 
 
 def device_get(x: Any) -> Any:

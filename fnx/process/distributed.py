@@ -1,11 +1,10 @@
 """Processes that work together: ranks of MPI, under the names of jax.distributed.
 
 `initialize` makes this process one of them; from then on `devices` are those of all ranks, `local_devices`
-those of this one, and `pmap` maps over the devices of all. `main` is what `python -m fnx.distributed` runs.
+those of this one, and `pmap` maps over the devices of all.
 """
 
 import os
-import runpy
 import sys
 import traceback
 from typing import Any
@@ -17,7 +16,7 @@ from fnx.core.errors import InvalidValue
 from fnx.core.source import is_internal
 from fnx.process import devices
 
-__all__ = ["initialize", "is_initialized", "main", "shutdown"]
+__all__ = ["end_all", "initialize", "is_initialized", "line_of", "shutdown"]
 
 
 def initialize(
@@ -56,6 +55,19 @@ def initialize(
             f"ranks have different numbers of devices: {sorted(counts)}; expected the same FNX_NUM_DEVICES"
         )
     devices.ranks.append(ranks)
+    if ranks.size > 1:
+        _end_all_on_errors(ranks)
+
+
+def _end_all_on_errors(ranks: Any) -> None:
+    """Let an error that nobody caught end all ranks, which would wait for this one for ever."""
+    before = sys.excepthook
+
+    def ending(kind: Any, error: BaseException, traceback: Any) -> None:
+        before(kind, error, traceback)
+        end_all(ranks, f"failed: {kind.__name__}: {error}{line_of(error)}", 1)
+
+    sys.excepthook = ending
 
 
 def shutdown() -> None:
@@ -75,33 +87,7 @@ def is_initialized() -> bool:
     return bool(devices.ranks)
 
 
-def main(argv: list[str]) -> None:
-    """Run a script, or with -m a module, as one rank; the first error of any rank ends all of them."""
-    if not argv or argv[0] in ("-h", "--help"):
-        sys.exit(
-            "usage: mpiexec -n RANKS python -m fnx.distributed (SCRIPT | -m MODULE) [ARGUMENT ...]"
-        )
-    initialize()
-    ranks = devices.ranks[0]
-    try:
-        if argv[0] == "-m":
-            sys.argv = argv[1:]
-            runpy.run_module(argv[1], run_name="__main__", alter_sys=True)
-        else:
-            sys.argv = argv
-            sys.path[0] = os.path.dirname(os.path.abspath(argv[0]))
-            runpy.run_path(argv[0], run_name="__main__")
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else int(end.code is not None)
-        if not code:
-            return
-        _end_all(ranks, f"exited with {end.code!r}", code)
-    except BaseException as error:
-        traceback.print_exc()
-        _end_all(ranks, f"failed: {type(error).__name__}: {error}{_line(error)}", 1)
-
-
-def _line(error: BaseException) -> str:
+def line_of(error: BaseException) -> str:
     """Where in the user's code an error was raised."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if not is_internal(f.filename) and not f.filename.startswith("<")]
@@ -109,7 +95,8 @@ def _line(error: BaseException) -> str:
     return f"\n  at {own[-1].filename}:{own[-1].lineno} ({own[-1].name})" if own else ""
 
 
-def _end_all(ranks: Any, what: str, code: int) -> None:
+def end_all(ranks: Any, what: str, code: int) -> None:
+    """End all ranks with a message."""
     text = f"fnx.distributed: rank {ranks.rank} of {ranks.size} {what}\n"
     sys.stderr.write(text)
     sys.stdout.flush()

@@ -11,11 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from fnx.core.array import Array
-from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue
 from fnx.core.lazy_imports import repr_html
-from fnx.process.devices import Device, device_put, devices
+from fnx.process.devices import device_put, devices
 
 _all_devices = devices
 MORE_DEVICES = (
@@ -85,12 +83,15 @@ class AxisType(Enum):
 
     >>> mesh = fnx.make_mesh((1,), ("x",), axis_types=(fnx.sharding.AxisType.Auto,))
     >>> mesh.axis_types
-    (<AxisType.Auto: 'auto'>,)
+    (Auto,)
     """
 
     Auto = "auto"
     Explicit = "explicit"
     Manual = "manual"
+
+    def __repr__(self) -> str:
+        return self.name
 
 
 class _AnyMesh:
@@ -136,13 +137,17 @@ class Mesh(_AnyMesh):
         self.devices = np.asarray(devices, dtype=object)
         self.axis_names, self.axis_types = names, axis_types or (AxisType.Auto,) * len(names)
         self.axis_sizes = self.devices.shape
-        self._entered: list = []
         if self.devices.ndim != len(names):
             raise InvalidValue(
                 f"a mesh of shape {self.devices.shape} needs {self.devices.ndim} axis names, got {names}"
             )
         if len(set(names)) != len(names):
             raise InvalidValue(f"axis names of a mesh must be different, got {names}")
+
+    def __eq__(self, other: Any) -> bool:
+        return super().__eq__(other) and self.devices.tolist() == other.devices.tolist()
+
+    __hash__ = _AnyMesh.__hash__
 
     @property
     def abstract_mesh(self) -> "AbstractMesh":
@@ -152,11 +157,17 @@ class Mesh(_AnyMesh):
     device_ids = property(lambda self: np.vectorize(lambda d: d.id, otypes=[int])(self.devices))
 
     def __enter__(self) -> "Mesh":
-        self._entered.append(_mesh.set(self))
-        return self
+        before = _mesh.get(), _outer.get()
+        try:
+            _outer.set(before)
+            _mesh.set(self)
+            return self
+        except BaseException:  # an interrupt: nobody calls __exit__
+            _leave(*before)
+            raise
 
     def __exit__(self, *error: object) -> None:
-        _mesh.reset(self._entered.pop())
+        _leave(*_outer.get())
 
 
 class AbstractMesh(_AnyMesh):
@@ -174,6 +185,15 @@ class AbstractMesh(_AnyMesh):
 
 
 _mesh: ContextVar["Mesh | AbstractMesh | None"] = ContextVar("fnx_mesh", default=None)
+# Outside the `with mesh` that was entered last: the mesh, and what was outside of that.
+_outer: ContextVar[tuple] = ContextVar("fnx_outer_mesh", default=(None, ()))
+
+
+def _leave(mesh: "Mesh | AbstractMesh | None", outer: tuple) -> None:
+    try:
+        _mesh.set(mesh)
+    finally:
+        _outer.set(outer)
 
 
 class _SetMesh:
@@ -249,148 +269,6 @@ def _same_function(f: Callable | None = None, /, **options: Any) -> Any:
 auto_axes = explicit_axes = _same_function
 
 
-class Sharding:
-    """Base of all shardings.
-
-    >>> isinstance(jnp.ones(2).sharding, fnx.sharding.Sharding)
-    True
-    """
-
-    @property
-    def device_set(self) -> set[Device]:
-        return set(devices())
-
-    _repr_html_ = repr_html
-    is_fully_replicated = True
-    is_fully_addressable = True
-    memory_kind = "device"
-
-    @property
-    def addressable_devices(self) -> set[Device]:
-        return self.device_set
-
-    @property
-    def num_devices(self) -> int:
-        return len(self.device_set)
-
-    def is_equivalent_to(self, other: "Sharding", ndim: int) -> bool:
-        """Whether arrays of this rank lie on the same devices in the same way."""
-        one = self.num_devices == 1
-        return self == other or (one and self.device_set == other.device_set)
-
-    def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
-        """The shape of one device's part of an array of this shape."""
-        return tuple(global_shape)
-
-    def devices_indices_map(self, global_shape: Sequence[int]) -> dict[Device, tuple[slice, ...]]:
-        """The indices of each device's part of an array of this shape."""
-        return dict.fromkeys(self.device_set, (slice(None),) * len(global_shape))
-
-    @property
-    def addressable_devices_indices_map(self) -> Callable:
-        return self.devices_indices_map
-
-
-class SingleDeviceSharding(Sharding):
-    """All of an array on one device.
-
-    >>> fnx.sharding.SingleDeviceSharding().shard_shape((4, 2))
-    (4, 2)
-    """
-
-    def __init__(self, device: Device | None = None, **_: Any):
-        self.device = device or devices()[0]
-
-    @property
-    def device_set(self) -> set[Device]:
-        return {self.device}
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, SingleDeviceSharding) and self.device == other.device
-
-    def __hash__(self) -> int:
-        return hash(self.device)
-
-    def __repr__(self) -> str:
-        return f"SingleDeviceSharding(device={self.device})"
-
-
-class NamedSharding(Sharding):
-    """Axes of an array along axes of a mesh.
-
-    >>> mesh = fnx.make_mesh((1,), ("x",))
-    >>> fnx.NamedSharding(mesh, fnx.P("x")).shard_shape((4, 2))
-    (4, 2)
-    """
-
-    def __init__(self, mesh: Any, spec: PartitionSpec = PartitionSpec(), **_: Any):  # noqa: B008
-        self.mesh, self.spec = mesh, spec
-
-    def update(
-        self, *, mesh: Any = None, spec: Sequence | None = None, **_: Any
-    ) -> "NamedSharding":
-        """The same, but for what is given."""
-        new = self.spec if spec is None else PartitionSpec(*spec)
-        return NamedSharding(self.mesh if mesh is None else mesh, new)
-
-    @property
-    def device_set(self) -> set[Device]:
-        return set(self.mesh.devices.flat)
-
-    @property
-    def is_fully_replicated(self) -> bool:  # type: ignore[override]
-        """Whether every device has the whole array."""
-        return all(self.mesh.shape[n] == 1 for names in spec_names(self.spec) for n in names)
-
-    def check(self, aval: ShapedArray) -> None:
-        """InvalidValue, a ValueError, unless arrays of this type can be cut so."""
-        where = spec_names(self.spec)
-        unknown = {n for names in where for n in names} - set(self.mesh.axis_names)
-        if unknown:
-            raise InvalidValue(f"{self.spec} names {unknown}, which are no axes of {self.mesh}")
-        if len(where) > aval.ndim:
-            raise InvalidValue(f"{self.spec} is longer than the rank of {aval.str_short()}")
-        for k, names in enumerate(where):
-            parts = math.prod(self.mesh.shape[n] for n in names)
-            if aval.shape[k] % parts:
-                raise InvalidValue(
-                    f"{self.spec} cuts axis {k} of {aval.str_short()} into {parts} parts; expected a size "
-                    f"that is a multiple of {parts}"
-                )
-
-    def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
-        """The shape of one device's part of an array of this shape."""
-        shape = list(global_shape)
-        for k, names in enumerate(spec_names(self.spec)):
-            shape[k] //= math.prod(self.mesh.shape[n] for n in names)
-        return tuple(shape)
-
-    def devices_indices_map(self, global_shape: Sequence[int]) -> dict[Device, tuple[slice, ...]]:
-        """The indices of each device's part of an array of this shape."""
-        shape, part = self.mesh.devices.shape, self.shard_shape(global_shape)
-        names = [*spec_names(self.spec), *[()] * len(part)][: len(part)]
-        found = {}
-        for place in np.ndindex(shape):
-            at = dict(zip(self.mesh.axis_names, place))
-            index = []
-            for n, along in zip(part, names):
-                sizes = [self.mesh.shape[a] for a in along]
-                k = int(np.ravel_multi_index([at[a] for a in along], sizes)) if along else 0
-                index.append(slice(k * n, (k + 1) * n) if math.prod(sizes) > 1 else slice(None))
-            found[self.mesh.devices[place]] = tuple(index)
-        return found
-
-    def __eq__(self, other: object) -> bool:
-        same = isinstance(other, NamedSharding)
-        return same and (self.mesh, self.spec) == (other.mesh, other.spec)  # type: ignore
-
-    def __hash__(self) -> int:
-        return hash((self.mesh, self.spec))
-
-    def __repr__(self) -> str:
-        return f"NamedSharding({self.mesh!r}, {self.spec!r})"
-
-
 def make_mesh(
     axis_shapes: Sequence[int],
     axis_names: Sequence[str],
@@ -415,26 +293,12 @@ def make_mesh(
     return Mesh(grid.reshape(tuple(axis_shapes)), axis_names, axis_types)
 
 
-def sharding_of(x: Array) -> Sharding:
-    """How an array lies on devices, as was asked for last."""
-    place: Any = getattr(x, "placed", None)
-    return place if hasattr(place, "spec") else SingleDeviceSharding(x.device)  # type: ignore[attr-defined]
-
-
-def sharding_of_aval(aval: ShapedArray) -> NamedSharding:
-    """How arrays of a type lie: along no axis of any mesh."""
-    return NamedSharding(AbstractMesh((), ()), PartitionSpec(*[None] * aval.ndim))
-
-
 __all__ = [
     "AbstractMesh",
     "AxisType",
     "Mesh",
-    "NamedSharding",
     "P",
     "PartitionSpec",
-    "Sharding",
-    "SingleDeviceSharding",
     "auto_axes",
     "explicit_axes",
     "get_abstract_mesh",

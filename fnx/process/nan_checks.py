@@ -9,10 +9,10 @@ import numpy as np
 from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.errors import FnxError
-from fnx.core.interpreter import Interpreter, current, evaluate
+from fnx.core.interpreter import Interpreter, current, evaluate, set_current
 from fnx.core.jaxpr import subjaxprs
 from fnx.core.primitive import Primitive
-from fnx.core.source import Source, at_line
+from fnx.core.source import Source, at_line, members_at, members_of, origin
 from fnx.ops.structure.dynamic_slice import DynamicSlice, DynamicSliceAdd, DynamicUpdateSlice
 from fnx.ops.structure.gather import AnyScatter, Gather
 from fnx.process.watched import run_watched, running
@@ -34,9 +34,10 @@ class FindNans(Interpreter):
 
     what = "debug_nans"
     parent = evaluate
+    looks = True
 
     def process(self, prim: Primitive, args: tuple) -> tuple:
-        token = current.set(evaluate)
+        token = set_current[evaluate]
         try:
             inside = any(subjaxprs(prim))
             if config.debug_index.value and inside:
@@ -49,7 +50,8 @@ class FindNans(Interpreter):
             if what:
                 if inside:
                     run_watched(prim, args, _look)
-                raise NanFound(_message(what, prim.name, args, outs))
+                members = _members(what, origin.get(), outs)
+                raise NanFound(_message(what, prim.name, args, outs) + members + _places())
         finally:
             current.reset(token)
         return outs
@@ -72,7 +74,7 @@ def _look_at_index(prim: Primitive, source: Source | None, args: Sequence[Array]
             error = OutOfBounds(
                 f"the operation {prim.name} has index {k[at]} out of bounds for axis {axis} of "
                 f"{args[0].aval.str_short()}{place}. Expected 0 to {most}."
-                + _where(prim.name, source)
+                + _where(prim.name, source, _members_of_index(prim, source, args, at))
             )
             if source is not None:
                 error.source = source
@@ -139,6 +141,32 @@ def _short(x: Array) -> str:
     return f"{x.aval.str_short()} {text if len(text) < 60 else text[:57] + '...'}"
 
 
+def _members(what: str, source: Source | None, outs: Sequence[Array]) -> str:
+    """Which members of vmaps the first element that is wrong belongs to."""
+    test = np.isnan if what == "nan" else np.isinf
+    for out in outs:
+        if _any(test, [out]):
+            index = np.argwhere(test(out._value))[0]  # type: ignore[attr-defined]
+            return _listed(source, out.shape, index)
+    return ""
+
+
+def _listed(source: Source | None, shape: tuple[int, ...], index: Sequence[int]) -> str:
+    found = members_at(members_of(source, shape), [int(k) for k in index])
+    return "".join([f"\n  in {member}" for member in found])
+
+
+def _members_of_index(
+    prim: Any, source: Source | None, args: Sequence[Array], at: tuple[int, ...]
+) -> str:
+    """Which members of vmaps an index belongs to."""
+    source = origin.get() if source is None else source
+    if not isinstance(prim, (Gather, AnyScatter)):
+        return ""
+    shape = args[1].shape
+    return _listed(source, shape, (*at, 0)) or _listed(source, shape[:-1], at)
+
+
 def _look(
     prim: Primitive, source: Source | None, args: Sequence[Array], outs: Sequence[Array]
 ) -> None:
@@ -148,18 +176,24 @@ def _look(
     what, name = _made(outs, args), prim.name
     if not what:
         return
-    error = NanFound(_message(what, name, args, outs) + _where(name, source))
+    members = _members(what, source, outs)
+    error = NanFound(_message(what, name, args, outs) + _where(name, source, members))
     if source is not None:
         error.source = source
     raise error
 
 
-def _where(name: str, source: Source | None) -> str:
+def _where(name: str, source: Source | None, members: str) -> str:
     """The user's line, whose derivative it is, and the iterations of the loops around."""
     text = at_line(source).replace("at", "made at", 1)
     if source is not None and source.role and not source.role.endswith(f" of {name}"):
         text += f", in {source.role}"
-    return text + "".join([f"\n  in {loop}" for loop in reversed(running.get())])
+    return text + members + _places()
+
+
+def _places() -> str:
+    """The iterations of loops, and what else is being run one by one, innermost first."""
+    return "".join([f"\n  in {place}" for place in reversed(running.get())])
 
 
 _finder = FindNans()
@@ -185,7 +219,7 @@ def looking(setting: config.Setting, new_val: bool) -> Iterator[None]:
     with setting(new_val):
         now = current.get()
         wanted = _finder if _is_looking() else evaluate
-        token = current.set(wanted) if now in (evaluate, _finder) else None
+        token = set_current[wanted] if now in (evaluate, _finder) else None
         try:
             yield
         finally:

@@ -3,6 +3,7 @@
 Devices of a process share its memory, so that a shard is a view of the array.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,8 +15,11 @@ from fnx.core.errors import InvalidValue, ShapeError
 from fnx.core.fast_dataclasses import dataclass
 from fnx.ops.elementwise.convert import convert
 from fnx.process.devices import Device, process_index
-from fnx.process.mesh import Mesh, NamedSharding, sharding_of
+from fnx.process.mesh import Mesh, spec_names
 from fnx.process.placement import placed
+from fnx.process.shardings import NamedSharding, sharding_of
+from fnx.process.spread import is_spread, of_parts, place_text, spans, spread
+from fnx.pytree import operations
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class Shard:
     device: Device
     index: tuple[slice, ...]
     replica_id: int
-    data: Array
+    data: Array | None  # None where the device is another process's
 
 
 def _is_cut(sharding: Any) -> bool:
@@ -45,15 +49,27 @@ def global_shards(x: Any) -> list[Shard]:
     found = []
     for device, index in sharding.devices_indices_map(x.shape).items():
         replica = seen[str(index)] = seen.get(str(index), -1) + 1
-        place: Any = (*index, ...)
-        part = ConcreteArray(np.asarray(x)[place], x.weak_type)
-        found.append(Shard(device, index, replica, part))
+        found.append(Shard(device, index, replica, _part(x, device, index)))
     return found
+
+
+def _part(x: Any, device: Device, index: tuple[slice, ...]) -> Any:
+    """What a device has; None for one of another process."""
+    if is_spread(x):
+        part = x._value.parts.get(device)
+        return None if part is None else ConcreteArray(part, x.weak_type)
+    place: Any = (*index, ...)
+    return ConcreteArray(np.asarray(x)[place], x.weak_type)
 
 
 def shards(x: Any) -> list[Shard]:
     """The parts of an array on the devices of this process."""
     return [s for s in global_shards(x) if s.device.process_index == process_index()]
+
+
+def is_here(x: Any) -> bool:
+    """Whether all parts of an array are in this process."""
+    return not is_spread(x) or sharding_of(x).device_set == {s.device for s in shards(x)}
 
 
 def devices_of(x: Any) -> set[Device]:
@@ -75,28 +91,88 @@ def make_array_from_callback(
     if not _is_cut(sharding):
         found = _checked(data_callback((slice(None),) * len(shape)), shape, name)
         return found if dtype is None else convert(found, dtypes.canonical(dtype))
+    if spans(sharding):
+        kind = _dtype_of_parts(sharding, shape, data_callback, dtype)
+        part = sharding.shard_shape(shape)
+        at = lambda index: np.asarray(_checked(data_callback(index), part, name))
+        return spread(shape, kind, sharding, at)
     indices = sharding.devices_indices_map(shape).values()
     given = {str(i): data_callback(i) for i in {str(i): i for i in indices}.values()}
     return _joined(shape, sharding, [given[str(i)] for i in indices], dtype, name)
 
 
+def _dtype_of_parts(sharding: Any, shape: tuple, data_callback: Callable, dtype: Any) -> np.dtype:
+    if dtype is not None:
+        return dtypes.canonical(dtype)
+    own = process_index()
+    indices = sharding.devices_indices_map(shape).items()
+    first = next(i for d, i in indices if d.process_index == own)
+    return as_array(data_callback(first)).dtype
+
+
 def make_array_from_process_local_data(
     sharding: Any, local_data: Any, global_shape: Any = None
 ) -> Any:
-    """The leaves of a pytree, of which this process has all data, as arrays that lie as `sharding` says.
+    """The leaves of a pytree, of which this process has its devices' part, as arrays that lie so.
+
+    What a process has is the box that its devices' parts fill, or, if `global_shape` is its shape, all.
+    ShapeError for data of another shape.
 
     >>> fnx.make_array_from_process_local_data(None, np.ones(2))
     Array([1., 1.], dtype=float64)
     """
-    from fnx.process.devices import device_put, process_count
+    from fnx.process.devices import device_put
 
-    if process_count() > 1:
-        raise InvalidValue(
-            "make_array_from_process_local_data in one of several processes: arrays do not reach over "
-            "processes here. Map over the devices of all with pmap, which takes each process's own data."
+    if not spans(sharding):
+        return device_put(local_data, sharding)
+    return operations.tree_map(
+        lambda x: _from_local(sharding, as_array(x), global_shape), local_data
+    )
+
+
+def _from_local(sharding: Any, x: Array, global_shape: Any) -> Array:
+    """The array of which `x` is what this process has."""
+    own = process_index()
+    parts = _parts_along(sharding, x.ndim)
+    shape = tuple(n * len(every) // len(mine) for n, (every, mine) in zip(x.shape, parts))
+    if global_shape is not None:
+        shape = tuple(global_shape)
+    sharding.check(x.aval.update(shape=shape))
+    value = np.asarray(x)
+    if x.shape == shape:
+        return spread(shape, x.dtype, sharding, lambda i: value[(*i, ...)], x.weak_type)  # type: ignore
+    places = [i for d, i in sharding.devices_indices_map(shape).items() if d.process_index == own]
+    starts = [sorted({i[k].start or 0 for i in places}) for k in range(x.ndim)]
+    sizes = sharding.shard_shape(shape)
+    expected = tuple([len(s) * n for s, n in zip(starts, sizes)])
+    if x.shape != expected:
+        raise ShapeError(
+            f"make_array_from_process_local_data got data of shape {x.shape} for an array of shape "
+            f"{shape} on {sharding}; expected {expected}, what process {own} has, or all"
         )
-    del global_shape
-    return device_put(local_data, sharding)
+
+    def part_at(index: tuple[slice, ...]) -> np.ndarray:
+        box = []
+        for i, known, n in zip(index, starts, sizes):
+            k = known.index(i.start or 0)
+            box.append(slice(k * n, (k + 1) * n))
+        return value[(*box, ...)]
+
+    return spread(shape, x.dtype, sharding, part_at, x.weak_type)  # type: ignore[attr-defined]
+
+
+def _parts_along(sharding: Any, rank: int) -> list[tuple[set, set]]:
+    """The places of parts along each axis: of all devices, and of this process's."""
+    names = [*spec_names(sharding.spec), *[()] * rank][:rank]
+    shape = tuple([math.prod(sharding.mesh.shape[n] for n in along) for along in names])
+    own = process_index()
+    found: list[tuple[set, set]] = [(set(), set()) for _ in range(rank)]
+    for device, index in sharding.devices_indices_map(shape).items():
+        for (every, mine), i in zip(found, index):
+            every.add(i.start or 0)
+            if device.process_index == own:
+                mine.add(i.start or 0)
+    return found
 
 
 def make_array_from_single_device_arrays(
@@ -110,6 +186,17 @@ def make_array_from_single_device_arrays(
     Array([1., 1.], dtype=float64)
     """
     shape, name = tuple(shape), "make_array_from_single_device_arrays"
+    if spans(sharding):
+        own = process_index()
+        here = [d for d in sharding.devices_indices_map(shape) if d.process_index == own]
+        if len(here) != len(arrays):
+            raise InvalidValue(
+                f"{name} of {len(arrays)} arrays; this process has {len(here)} parts"
+            )
+        given = [_checked(x, sharding.shard_shape(shape), name) for x in arrays]
+        kind = given[0].dtype if dtype is None else dtypes.canonical(dtype)
+        parts = {d: np.asarray(x).astype(kind, copy=False) for d, x in zip(here, given)}
+        return of_parts(shape, kind, sharding, parts)
     if _is_cut(sharding):
         return _joined(shape, sharding, arrays, dtype, name)
     if len(arrays) != 1:
@@ -146,9 +233,11 @@ def description(x: Any) -> str:
     for shard in global_shards(x):
         owners.setdefault(str(shard.index), []).append(shard)
     lines = []
+    part = sharding_of(x).shard_shape(x.shape)
     for same in owners.values():
         names = ",".join(str(s.device.id) for s in same)
-        place = ", ".join(":" if i == slice(None) else f"{i.start}:{i.stop}" for i in same[0].index)
-        where = f" at [{place}]" if len(owners) > 1 else ""
-        lines.append(f"CPU {names}: {tuple(same[0].data.shape)}{where}\n")
+        where = f" at {place_text(same[0].index)}" if len(owners) > 1 else ""
+        process = {s.device.process_index for s in same} if is_spread(x) else ()
+        of = f" in process {', '.join(map(str, sorted(process)))}" if process else ""
+        lines.append(f"CPU {names}: {tuple(part)}{where}{of}\n")
     return "".join(lines)

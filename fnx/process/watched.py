@@ -15,6 +15,7 @@ from fnx.core.interpreter import evaluate, use
 from fnx.core.jaxpr import Eqn, Jaxpr
 from fnx.core.primitive import Primitive
 from fnx.core.source import Source
+from fnx.core.threads.atomic import setter
 from fnx.interpreters.control_flow import ScanRecord, WhileRecord
 from fnx.interpreters.rewrite import with_jaxprs
 
@@ -36,6 +37,7 @@ class Iteration:
 
 
 running: ContextVar[tuple[Iteration, ...]] = ContextVar("fnx_running", default=())
+_set_running = setter(running)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +92,7 @@ def run_counting(prim: Primitive, run: Callable[[], Any]) -> Any:
     """What `run` gives, which runs a primitive whose iterations are counted if it is a loop."""
     if not isinstance(prim, (ScanRecord, WhileRecord)):
         return run()
-    token = running.set((*running.get(), Iteration(prim)))
+    token = _set_running[(*running.get(), Iteration(prim))]
     try:
         return run()
     finally:

@@ -12,7 +12,7 @@ from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidIndex, TypeMismatch
 from fnx.numpy.arrays.indexing import refuse_lists
-from fnx.numpy.arrays.key_arrays import KEY_DTYPE, KeyDType, of_keys
+from fnx.numpy.arrays.key_arrays import KEY_DTYPE, KeyDType, of_keys, same_keys
 from fnx.numpy.elementwise.ufuncs import equal, logical_not
 from fnx.numpy.reductions.reduce import all as all_true
 from fnx.ops.base.permute import Reshape
@@ -154,6 +154,10 @@ class KeyArray:
     def take(self, indices: Any, axis: int | None = None, **options: Any) -> "KeyArray":
         """The keys at some indices."""
         return of_keys(lambda x: x.take(indices, axis, **options), self)
+
+    def astype(self, dtype: Any, **_: Any) -> "KeyArray":
+        """The keys themselves, whose own dtype is the only one that they can have."""
+        return same_keys(self, dtype)
 
     def copy(self) -> "KeyArray":
         """The same keys."""

@@ -1,6 +1,5 @@
 """Derivative rules of the user's own: custom_jvp, custom_vjp, custom_gradient, closure_convert."""
 
-import inspect
 from collections.abc import Callable, Sequence
 from functools import partial, update_wrapper
 from typing import Any
@@ -19,7 +18,7 @@ from fnx.interpreters.primitives.custom_derivatives import CustomJVP, CustomVJP,
 from fnx.interpreters.trace import trace
 from fnx.ops.structure.basic import convert, zeros
 from fnx.pytree import operations
-from fnx.pytree.flatten_fun import flatten_arrays, name_of
+from fnx.pytree.flatten_fun import flatten_arrays, name_of, signature_of
 from fnx.transforms.symbolic_zeros import (
     CustomVJPPrimal,
     SymbolicZero,
@@ -45,20 +44,6 @@ __all__ = [
 custom_jvp_call_p, custom_vjp_call_p = family(CustomJVP), family(CustomVJP)
 
 
-def _positional(fun: Callable, args: tuple, kwargs: dict) -> tuple:
-    """All arguments by position, defaults filled in."""
-    if not kwargs:
-        return args
-    bound = inspect.signature(fun).bind(*args, **kwargs)
-    bound.apply_defaults()
-    if bound.kwargs:
-        raise TypeMismatch(
-            f"{name_of(fun)} has a derivative rule and was called with the keyword-only arguments "
-            f"{', '.join(bound.kwargs)}; expected arguments that can be passed by position"
-        )
-    return bound.args
-
-
 def _no_tangent(x: Any) -> np.ndarray:
     return np.zeros(np.shape(x), dtypes.float0)
 
@@ -75,13 +60,31 @@ class _WithRule:
         if not callable(fun):
             raise TypeMismatch(f"a derivative rule needs a function, got {type(fun).__name__}")
         update_wrapper(self, fun)
-        self.fun = fun
+        self.fun, self.signature = fun, signature_of(fun)
+        parameters = self.signature.parameters.values() if self.signature else ()
+        self.positions = sum(p.kind <= p.POSITIONAL_OR_KEYWORD for p in parameters)
         numbers = (nondiff_argnums,) if isinstance(nondiff_argnums, int) else nondiff_argnums
-        names = list(inspect.signature(fun).parameters) if nondiff_argnames else []
+        names = list(self.signature.parameters) if self.signature and nondiff_argnames else []
         self.nondiff_argnums = (*numbers, *(names.index(n) for n in nondiff_argnames))
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else partial(self, instance)
+
+    def positional(self, args: tuple, kwargs: dict) -> tuple:
+        """All arguments by position, defaults filled in."""
+        if self.signature is None or (not kwargs and len(args) >= self.positions):
+            return args
+        bound = self.signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        named = [
+            name for name in kwargs if name not in self.signature.parameters or name in bound.kwargs
+        ]
+        if named:
+            raise TypeMismatch(
+                f"{name_of(self.fun)} has a derivative rule and was called with the keyword-only arguments "
+                f"{', '.join(named)}; expected arguments that can be passed by position"
+            )
+        return bound.args
 
     def split(self, args: tuple) -> tuple[tuple, tuple, Callable]:
         """The static arguments, the others, and a function that puts them together again."""
@@ -155,7 +158,7 @@ class custom_jvp(_WithRule):
         self.rule = rule
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        args = _positional(self.fun, args, kwargs)
+        args = self.positional(args, kwargs)
         name = name_of(self.fun)
         if self.rule is None:
             raise AttributeError(
@@ -250,7 +253,7 @@ class custom_vjp(_WithRule):
         self.fwd, self.bwd, self.symbolic = fwd, bwd, symbolic_zeros
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        args = _positional(self.fun, args, kwargs)
+        args = self.positional(args, kwargs)
         name = name_of(self.fun)
         if self.fwd is None or self.bwd is None:
             raise AttributeError(

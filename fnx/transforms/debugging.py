@@ -131,7 +131,7 @@ def inspect_array_sharding(value: Any, *, callback: Callable) -> None:
     >>> fnx.debug.inspect_array_sharding(jnp.ones(2), callback=lambda s: print(type(s).__name__))
     SingleDeviceSharding
     """
-    from fnx.process.mesh import SingleDeviceSharding
+    from fnx.process.shardings import SingleDeviceSharding
 
     del value
     callback(SingleDeviceSharding())

@@ -437,7 +437,7 @@ class _Transposed:
         given = [check_like(c, a, what, False) for c, a in zip(cts, of.jaxpr.out_avals)]
         args = [*self.consts, *map(Undefined, of.inputs)]
         back = linearize_.backward_jaxpr(of.jaxpr, args, given)[len(self.consts) :]
-        full = [zeros(a) if b is None else b for a, b in zip(of.inputs, back, strict=True)]
+        full = [typed_zeros(a) if b is None else b for a, b in zip(of.inputs, back, strict=True)]
         return operations.tree_unflatten(of.treedef, full)
 
 

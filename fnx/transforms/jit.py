@@ -24,6 +24,7 @@ from fnx.core.lazy_imports import repr_html
 from fnx.interpreters.rewrite import counted
 from fnx.interpreters.spmd import bound_axes
 from fnx.interpreters.trace import CapturedRefs, trace
+from fnx.process import placement
 from fnx.process.placement import placed_all
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import aval_like, flatten_arrays, name_of
@@ -124,8 +125,7 @@ class Jitted:
             return self._call(args, kwargs, fixed)
         given = Empty.without(program.empty.inputs, arrays)
         if Buffer.exist and current.get() is evaluate:
-            run = import_module("fnx.process.committed").run
-            outs = run(self.fun, program, given, args, kwargs)
+            outs = placement.run(self.fun, program, given, args, kwargs)
         else:
             outs = program(given)
         if program.run is not None and program.take is not None and not overridden.get():
@@ -189,27 +189,32 @@ class Jitted:
     def _program(self, arrays: Sequence[Any], treedef: Any, fixed: Fixed) -> Program:
         avals = tuple([x.aval if isinstance(x, Array) else aval_like(x) for x in arrays])
         axes = () if current.get() is evaluate else tuple(bound_axes().items())
-        key = (treedef, fixed, avals, config.of_traces(), config.backend.value, axes)
+        lies = placement.places_of(arrays) if placement.used else ()
+        key = (treedef, fixed, avals, config.of_traces(), config.backend.value, axes, lies)
         program = self._programs.get(key)
         if program is None or not program.alive:
             if config.explain_cache_misses.value:
                 seen = [k for k in self._programs if k[0] != "refs"]
                 import_module("fnx.process.compile_log").explain_miss(self.fun, key, seen)
-            program = self._programs[key] = self._trace(avals, treedef, fixed)
+            program = self._programs[key] = self._trace(avals, treedef, fixed, lies)
             if config.retrace_notes.value:
                 import_module("fnx.process.retraces").look(self.fun, self.static, key[:3])
         return program
 
-    def _trace(self, avals: tuple, treedef: Any, fixed: Fixed) -> Program:
+    def _trace(self, avals: tuple, treedef: Any, fixed: Fixed, lies: tuple = ()) -> Program:
         start = time.perf_counter()
         name = name_of(self.fun)
         structures: list = []
         empty = Empty({k: np.zeros(a.shape, a.dtype) for k, a in Empty.among(avals).items()}, {})
 
         def flat(*xs: Array) -> list[Array]:
-            args, kwargs = operations.tree_unflatten(treedef, Empty.within(empty.inputs, xs))
+            given = Empty.within(empty.inputs, xs)
+            if lies:
+                given = import_module("fnx.process.constraints").constrained_all(given, lies)
+            args, kwargs = operations.tree_unflatten(treedef, given)
             args, kwargs = self.static.join(args, kwargs, fixed)
-            arrays, structure = flatten_arrays(self.fun(*args, **kwargs), f"results of {name}")
+            out = self.call(args, kwargs)
+            arrays, structure = flatten_arrays(out, f"results of {name}")
             structures.append(structure)
             empty.outs = {k: np.asarray(x) for k, x in Empty.among(arrays).items()}
             return Empty.without(empty.outs, arrays)
@@ -222,10 +227,15 @@ class Jitted:
         program = Program(
             jaxpr, consts, treedef, structures[0], name, inline, empty, donated, backend
         )
+        program.lies = lies
         seconds = program.seconds["trace"] = time.perf_counter() - start
         if config.log_compiles.value:
             import_module("fnx.process.compile_log").tell_traced(self.fun, avals, seconds)
         return program
+
+    def call(self, args: tuple, kwargs: dict) -> Any:
+        """What is traced."""
+        return self.fun(*args, **kwargs)
 
     def _donated(self, treedef: Any, fixed: Fixed, without: Collection[int]) -> tuple[int, ...]:
         """The numbers of the leaves that are donated, among those that have values."""
@@ -276,14 +286,25 @@ class Jitted:
 
 
 class PlacedJitted(Jitted):
-    """A jitted function whose results say that they lie as was asked for."""
+    """A jitted function whose arguments and results lie as was asked for."""
 
-    def __init__(self, out_shardings: Any, *given: Any):
+    def __init__(self, in_shardings: Any, out_shardings: Any, *given: Any):
         super().__init__(*given)
-        self.out_shardings = out_shardings
+        self.in_shardings, self.out_shardings = in_shardings, out_shardings
+
+    def call(self, args: tuple, kwargs: dict) -> Any:
+        if self.in_shardings is not None:
+            places = self.in_shardings
+            places = tuple(places) if isinstance(places, list) else places
+            args = import_module("fnx.process.constraints").laid(args, places)
+        out = self.fun(*args, **kwargs)
+        if self.out_shardings is None:
+            return out
+        return import_module("fnx.process.constraints").laid(out, self.out_shardings)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return placed_all(super().__call__(*args, **kwargs), self.out_shardings)
+        out = super().__call__(*args, **kwargs)
+        return out if self.out_shardings is None else placed_all(out, self.out_shardings)
 
 
 CompilerOptions = dict[str, str | bool]
@@ -320,7 +341,9 @@ def jit(
 
     Arguments are arrays, numbers, and pytrees of them; those that are static must be hashable, and
     the function is compiled for each of their values. Without `fun`, a decorator. Results are computed
-    in the memory of donated arguments where that can be; such arrays are deleted. `backend` is "cpu",
+    in the memory of donated arguments where that can be; such arrays are deleted. `in_shardings` and
+    `out_shardings`, pytree prefixes, say how arguments and results lie on a mesh of devices, which then
+    compute their parts. `backend` is "cpu",
     "cuda", "numba" or "reference", by default what the setting of that name says. TypeError for
     arguments that are not arrays, ValueError for static ones that cannot be hashed,
     and for a backend that there is not.
@@ -334,7 +357,6 @@ def jit(
         "compiler": compiler_options,
     }
     options["backend"] = backend_of(backend if device is None else _backend_of(device, backend))
-    del in_shardings
 
     def make(f: Callable) -> Jitted:
         if not callable(f):
@@ -351,8 +373,10 @@ def jit(
                 f"arguments {sorted(map(str, both))} of {name_of(f)} are both static and donated; expected "
                 "one of both"
             )
-        kind = Jitted if out_shardings is None else partial(PlacedJitted, out_shardings)
-        made = kind(f, static, given, options)
+        if in_shardings is None and out_shardings is None:
+            made = Jitted(f, static, given, options)
+        else:
+            made = PlacedJitted(in_shardings, out_shardings, f, static, given, options)
         _jitted.add(made)
         return made
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.array import Array
-from fnx.core.config import rank_0_consts
+from fnx.core.config import rank_0_consts, set_rank_0_consts
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.core.interpreter import current, use
 from fnx.core.jaxpr import ClosedJaxpr
@@ -155,7 +155,7 @@ def make_jaxpr(
     @wraps(fun)
     def make_jaxpr_f(*args: Any, **kwargs: Any) -> Any:
         call, dynamic = _static_split(fun, static_argnums, args)
-        token = rank_0_consts.set(True)
+        token = set_rank_0_consts[True]
         try:
             with use(Spmd(current.get(), dict(axis_env))) if axis_env else nullcontext():
                 jaxpr, consts, structure = trace_user(

@@ -82,6 +82,9 @@ def named_call(fun: Callable, *, name: str | None = None) -> Callable:
     return named
 
 
+types_of_libraries: dict[type, Callable] = {}  # of values that are no arrays: what their types are
+
+
 def typeof(x: Any) -> Any:
     """The abstract value of an array: shape, dtype, whether it is weakly typed; of Refs and keys, too.
 
@@ -94,4 +97,6 @@ def typeof(x: Any) -> Any:
         return AbstractRef(x.aval)
     if getattr(x, "holds_keys", False):
         return x.aval
+    if type(x) in types_of_libraries:
+        return types_of_libraries[type(x)](x)
     return aval_like(x)

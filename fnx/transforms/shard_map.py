@@ -7,7 +7,6 @@ axes, and computes for all in turn: the local case of exchange (interpreters/bat
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,40 +15,35 @@ import numpy as np
 from fnx.core import config
 from fnx.core.array import Array, as_array, is_array_like
 from fnx.core.errors import (
-    ConcretizationTypeError,
     InvalidValue,
-    NonConcreteBooleanIndexError,
     ShapeError,
-    TracerArrayConversionError,
-    TracerIntegerConversionError,
     TypeMismatch,
 )
-from fnx.core.jaxpr import eval_jaxpr
+from fnx.core.interpreter import current, evaluate
 from fnx.interpreters.batching import batch
-from fnx.interpreters.primitives.jit import has_effects
 from fnx.interpreters.primitives.members import (
     Cut,
-    Members,
     cut_parts,
     joined,
-    part_shape,
     run_batched,
-    varying,
 )
 from fnx.interpreters.spmd import bound_axes, spmd
-from fnx.interpreters.trace import CapturedRefs, trace
 from fnx.ops.structure.basic import reshape, slice_axis
+from fnx.process.constraints import constrained
 from fnx.process.devices import devices as all_devices
 from fnx.process.devices import local_device_count, ranks
 from fnx.process.mesh import (
     MORE_DEVICES,
     Mesh,
-    NamedSharding,
     PartitionSpec,
     get_abstract_mesh,
+    get_mesh,
     spec_names,
 )
+from fnx.process.one_member import of_all, one_member
 from fnx.process.placement import placed
+from fnx.process.shardings import NamedSharding
+from fnx.process.spread import mesh_spans
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import check_callable, flatten_arrays, name_of, wraps
 from fnx.transforms.jit import BACKEND, Jitted, jit
@@ -98,6 +92,7 @@ def pmap(
             return fun(*[x if k in places else next(it) for k, x in enumerate(args)], **named)
 
         call.__name__ = name_of(fun)
+        call.__wrapped__ = fun  # type: ignore[attr-defined]
         axes = in_axes
         if isinstance(axes, tuple) and len(axes) == len(args):
             axes = tuple([a for k, a in enumerate(axes) if k not in places])
@@ -199,7 +194,7 @@ def _map_devices(
     cuts: list[Cut] = [
         tuple([(name,) if j == k else () for j in range(x.ndim)]) for x, k in zip(args, places)
     ]
-    member = _one_member(one, {name: int(size)}, list(args), cuts, "pmap")
+    member = one_member(one, {name: int(size)}, list(args), cuts, "pmap", BACKEND)
     if member is None:
         return batch(fn, size, args, places)
     along: list[int | None] = []
@@ -208,7 +203,7 @@ def _map_devices(
         along.extend([0 if n else None for n in found])
         return [((name,) if n else (), *[()] * (r - 1)) for r, n in zip(ranks, found)]
 
-    made = _of_all(*member, outs)
+    made = of_all(*member, outs)
     return [
         x if k == 0 else reshape(x, x.shape[1:]) for x, k in zip(made, along, strict=True)
     ], along
@@ -276,7 +271,18 @@ def shard_map(
         axes = _manual_axes(mesh, axis_names, name_of(f))
         return _mapped(f, args, axes, mesh, in_specs, out_specs, check)
 
-    return shard_map_f
+    if not ranks:
+        return shard_map_f
+    jitted = jit(shard_map_f)
+
+    @wraps(f)
+    def of_ranks(*args: Any) -> Any:
+        alone = current.get() is not evaluate or not mesh_spans(
+            get_mesh() if mesh is None else mesh
+        )
+        return shard_map_f(*args) if alone else jitted(*args)
+
+    return of_ranks
 
 
 def _mapped(
@@ -314,16 +320,27 @@ def _mapped(
         wanted.extend(_flatten_specs(out_specs, dummy, "out_specs"))
         return [_cut_to(r, n, s, axes, check, name_of(f)) for r, n, s in zip(ranks, found, wanted)]
 
-    member = _one_member(flat, axes, leaves, ins, name_of(f))
+    whole_mesh = get_mesh() if mesh is None else mesh
+    far = isinstance(whole_mesh, Mesh) and mesh_spans(whole_mesh)
+    if far:
+        leaves = [constrained(x, NamedSharding(whole_mesh, s)) for x, s in zip(leaves, specs)]
+    member = one_member(flat, axes, leaves, ins, name_of(f), BACKEND)
+    if member is None and far:
+        raise InvalidValue(
+            f"shard_map of {name_of(f)} over devices of several processes: it asks for numbers of its "
+            "arguments, changes references or has effects; expected a function that can be traced"
+        )
     if member is None:
         structures.clear()
         parts = [cut_parts(x, c, axes) for x, c in zip(leaves, ins)]
-        outs, found = run_batched(flat, list(axes.items()), parts, [_names(s) for s in specs])
+        exploration = config.exploration.get()
+        over = batch if exploration is None else exploration.batch(f, "shard_map", batch)
+        outs, found = run_batched(flat, list(axes.items()), parts, [_names(s) for s in specs], over)
         ranks = [x.ndim - len(n) for x, n in zip(outs, found)]
         joins = zip(outs, found, outs_of(ranks, found), strict=True)
         results = [joined(x, n, c, axes) for x, n, c in joins]
     else:
-        results = _of_all(*member, outs_of)
+        results = of_all(*member, outs_of, far)
     if isinstance(mesh, Mesh):
         results = [placed(x, NamedSharding(mesh, s)) for x, s in zip(results, wanted)]
     return operations.tree_unflatten(structures[0], results)
@@ -410,52 +427,6 @@ def _cut_to(
                 "check_vma=False to take the first device's."
             )
     return (*where, *[()] * (rank - len(where)))
-
-
-# --- programs of one device --------------------------------------------------------------------
-
-
-def _one_member(
-    fn: Callable, axes: dict, args: list[Array], cuts: list[Cut], name: str
-) -> tuple[Members, list[Array]] | None:
-    """The program of one of several devices, whose results are not joined yet, and its operands.
-
-    None where there is none: for one device, or where `fn` needs to see numbers, or changes references.
-    """
-    watched = config.debug_nans.value or config.debug_infs.value or config.disable_jit.value
-    if math.prod(axes.values()) < 2 or watched or not set(axes).isdisjoint(bound_axes()):
-        return None
-    avals = [
-        x.aval.update(shape=part_shape(x.shape, c, axes)) for x, c in zip(args, cuts, strict=True)
-    ]
-    try:
-        jaxpr, consts = trace(spmd(fn, axes), avals, what="shard_map", name=name)
-    except (ConcretizationTypeError, TracerArrayConversionError, TracerIntegerConversionError):
-        return None
-    except (NonConcreteBooleanIndexError, CapturedRefs):
-        return None
-    if has_effects(jaxpr):
-        return None
-    ins = tuple([((),) * x.ndim for x in consts] + cuts)
-    prim = Members(jaxpr, tuple(axes.items()), ins, (), name, BACKEND)
-    return prim, [*consts, *args]
-
-
-def _of_all(prim: Members, operands: list[Array], outs: Callable) -> list[Array]:
-    """Results of all devices: at once where that pays, else in turn.
-
-    `outs` gives how each result is cut, of ranks, and of the axes along which each may differ.
-    """
-    axes = dict(prim.axes)
-    ranks = [a.ndim for a in prim.jaxpr.out_avals]
-    if replace(prim, outs=tuple([((),) * r for r in ranks])).runs_apart:
-        cuts = outs(ranks, varying(prim))
-        return list(replace(prim, outs=tuple(cuts)).apply(*operands))
-    parts = [cut_parts(x, c, axes) for x, c in zip(operands, prim.ins)]
-    names = [{n for names in c for n in names} for c in prim.ins]
-    made, found = run_batched(lambda *xs: eval_jaxpr(prim.jaxpr, xs), prim.axes, parts, names)
-    cuts = outs(ranks, found)
-    return [joined(x, f, c, axes) for x, f, c in zip(made, found, cuts, strict=True)]
 
 
 __all__ = ["Mesh", "pmap", "shard_map"]

@@ -20,6 +20,7 @@ from fnx.core.threads.fork_safety import PATIENCE, fork_safe
 from fnx.interpreters.passes.compiled import compiled
 from fnx.interpreters.primitives.jit import Jit
 from fnx.lowering import backends
+from fnx.process import placement
 from fnx.pytree import flatten_codegen
 from fnx.pytree.registry import registered
 
@@ -35,12 +36,13 @@ def _without_collections() -> Iterator[None]:
     if not gc.isenabled():
         yield
         return
-    gc.disable()
-    _collections["stopped"] = True
     try:
+        _collections["stopped"] = True
+        gc.disable()
         yield
     finally:
-        _collect_again()
+        _collections["stopped"] = False
+        gc.enable()
 
 
 _collections = {"stopped": False}
@@ -86,6 +88,12 @@ class NamedBackend:
         """Whether members that do so much had better run at once."""
         pays = getattr(backends.get(self._name()), "team_pays", None)
         return pays is not None and pays(size, work, exchanges)
+
+    def sharded(self, jaxpr: Jaxpr, donated: tuple[int, ...] = ()) -> Any:
+        """The program of arrays that lie on a mesh: of all devices at once where that pays."""
+        sharded = import_module("fnx.process.sharded_program")
+        with _compiling, use(evaluate):
+            return sharded.compiled_for_mesh(jaxpr, self, donated)
 
     def _name(self) -> str:
         return self.name or config.backend.value
@@ -151,6 +159,7 @@ class Program:
         "empty",
         "inline",
         "jaxpr",
+        "lies",
         "name",
         "run",
         "seconds",
@@ -186,6 +195,7 @@ class Program:
         self.run: Any = None
         self.seconds: dict[str, float] = {}
         self.warned = False  # of donations
+        self.lies: tuple = ()  # how arguments lie on devices, if any is on several
 
     def compiled(self) -> Any:
         self._warn_of_useless_donations()
@@ -225,6 +235,8 @@ class Program:
             outs = native(args)
             if not config.overridden.get():
                 self.run = _runner(getattr(native, "fast", None), self.consts)
+                if placement.used and self.run is not None:
+                    self.run = placement.checked(self.run, self.lies)
             return outs
         return list(Jit(self.jaxpr, self.name, self.backend, self.inline).apply(*args))
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from fnx.core import config
 from fnx.core.array import Array, is_array_like
 from fnx.core.axis_size import AxisSize
 from fnx.core.errors import InvalidValue, TypeMismatch, entrance
@@ -171,18 +172,27 @@ def map_elements(
 
     devices = what == "pmap"
     sized: int = AxisSize(size, axis_name, devices) if devices or axis_name is not None else size
+    exploration = config.exploration.get()
+    if exploration is not None:
+        batch = exploration.batch(fun, what, batch)
     outs, found = batch(flat, sized, leaves, axes)
     dummy = operations.tree_unflatten(structures[0], [object() for _ in outs])
     wanted = flatten_axes(out_axes, dummy, f"{what} out_axes")
+    if place is _place:
+        _check_unmapped(found, wanted, dummy, what)
+    placed = [place(size, x, k, to) for x, k, to in zip(outs, found, wanted, strict=True)]
+    return operations.tree_unflatten(structures[0], placed)
+
+
+def _check_unmapped(found: list, wanted: list, dummy: Any, what: str) -> None:
+    """Raise for a result that has a batch axis where `out_axes` says that it has none."""
     for j, (k, to) in enumerate(zip(found, wanted, strict=True)):
-        if place is _place and k is not None and to is None:
+        if k is not None and to is None:
             path = operations.tree_flatten_with_path(dummy)[0][j][0]
             raise InvalidValue(
                 f"at {what} out_axes{keystr(path)}, got axis spec None but output was batched on axis "
                 f"{k}: the result differs between batch elements; give it an axis"
             )
-    placed = [place(size, x, k, to) for x, k, to in zip(outs, found, wanted, strict=True)]
-    return operations.tree_unflatten(structures[0], placed)
 
 
 def _place(size: int, x: Array, axis: int | None, to: int | None) -> Array:

@@ -10,6 +10,8 @@ from fnx.core.backend import Backend, Compiled, donation
 from fnx.core.interpreter import evaluate, use
 from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr, made_once, subjaxprs
 from fnx.core.primitive import Primitive
+from fnx.interpreters.closure_conversion import HigherOrder
+from fnx.interpreters.control_flow import ScanRecord, WhileRecord
 from fnx.interpreters.operands import typed
 from fnx.interpreters.passes.simplify import simplify
 from fnx.interpreters.pieces import in_pieces, may_run_apart
@@ -19,8 +21,12 @@ def compiled(jaxpr: Jaxpr, backend: Backend, donated: tuple[int, ...] = ()) -> C
     """The native function of a jaxpr; it is made once. It may overwrite inputs that are donated."""
 
     def make() -> Compiled:
+        devices = concerns_devices(jaxpr)
+        sharded = getattr(backend, "sharded", None) if devices and is_sharded(jaxpr) else None
+        if sharded is not None:
+            return sharded(jaxpr, donated)
         owner = ref(jaxpr)  # which keeps what is made here, not the other way round
-        if may_run_apart(jaxpr):
+        if devices and may_run_apart(jaxpr):
             whole = lambda: backend.compile(owner(), (), lambda: simplify(owner(), final=True))
             gone = tuple(donation(jaxpr, donated).replaced)
             found = in_pieces(simplify(jaxpr), lambda piece: compiled(piece, backend), whole, gone)
@@ -29,6 +35,31 @@ def compiled(jaxpr: Jaxpr, backend: Backend, donated: tuple[int, ...] = ()) -> C
         return backend.compile(jaxpr, donated, lambda: simplify(owner(), final=True))
 
     return jaxpr.once(_key(backend, donated), make)
+
+
+@made_once
+def concerns_devices(jaxpr: Jaxpr) -> bool:
+    """Whether anything in a jaxpr is of several devices: what most programs need not be looked at for."""
+    for prim in [
+        e.prim for e in jaxpr.eqns if e.prim.on_devices or isinstance(e.prim, HigherOrder)
+    ]:
+        if prim.on_devices or any(map(concerns_devices, subjaxprs(prim))):
+            return True
+    return False
+
+
+@made_once
+def is_sharded(jaxpr: Jaxpr, in_loop: bool = False) -> bool:
+    """Whether a jaxpr says how values lie on devices, or a loop in it is around members' programs."""
+    return any(
+        e.prim.on_devices == "values"
+        or (in_loop and e.prim.on_devices == "members")
+        or any(
+            is_sharded(j, in_loop or isinstance(e.prim, (ScanRecord, WhileRecord)))
+            for j in subjaxprs(e.prim)
+        )
+        for e in jaxpr.eqns
+    )
 
 
 def _key(backend: Backend, donated: tuple[int, ...]) -> tuple:

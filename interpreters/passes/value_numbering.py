@@ -26,7 +26,7 @@ from fnx.ops.base.broadcast import Broadcast, Sum
 from fnx.ops.base.permute import Reshape, Transpose
 from fnx.ops.elementwise.arithmetic import add, max_, min_, mul, sub
 from fnx.ops.elementwise.convert import ConvertElementType
-from fnx.ops.elementwise.pointwise import Pointwise
+from fnx.ops.elementwise.pointwise import Pointwise, add_weak
 from fnx.ops.linalg.contraction import DotGeneral
 from fnx.ops.reduction.reduction import Reduction
 from fnx.ops.structure.dynamic_slice import DynamicSlice
@@ -37,7 +37,7 @@ from .dot_strength_reduction import outer_product
 
 def called(prim: Primitive, final: bool, atoms: Sequence[Atom] = ()) -> Jaxpr | None:
     """The jaxpr of a call, where this is no more than that; of these operands, if it matters which."""
-    when = getattr(prim, "transparent", "never")
+    when = prim.transparent
     if when == "always" or (final and when == "final"):
         applied = getattr(prim, "applied", None)
         return prim.jaxpr if applied is None else applied(atoms)  # type: ignore[attr-defined]
@@ -87,7 +87,7 @@ class ValueNumbering:
                 self.name.update(zip(e.outs, self.equation(e, atoms)))
 
     def equation(self, e: Eqn, atoms: tuple[Atom, ...]) -> Sequence[Atom]:
-        prim = e.prim
+        prim = add if self.final and e.prim is add_weak else e.prim
         if isinstance(prim, Pointwise):
             if all(type(a) is Literal for a in atoms):
                 return _fold(prim, atoms)
@@ -98,7 +98,7 @@ class ValueNumbering:
         prim, atoms = self.rewritten(prim, atoms)
         same = self.identity(prim, atoms)
         if same is not None and same.aval.like(e.outs[0].aval):
-            if same.aval == e.outs[0].aval or e.outs[0] not in self.returned:
+            if same.aval == e.outs[0].aval or not self._tells(e):
                 return (same,)
         key = None if prim.effects else (prim, *map(_atom_key, atoms))
         found = self.known.get(key) if key is not None else None
@@ -111,6 +111,11 @@ class ValueNumbering:
             if key is not None:
                 self.known[key] = found
         return found
+
+    def _tells(self, e: Eqn) -> bool:
+        """Whether its weak type may be seen: in results, and by derivatives in how weak they are."""
+        differentiable = dtypes.is_inexact(e.outs[0].aval.dtype) and not self.final
+        return e.outs[0] in self.returned or differentiable
 
     def rewritten(self, prim: Primitive, atoms: tuple) -> tuple[Primitive, tuple]:
         """The same value by another equation: rank-0 operands for broadcasts, composed moves."""

@@ -57,6 +57,19 @@ class Cond(CondRecord):
     def lower(self, *operands: Operand) -> Recipe:
         return Branch(self.branches)
 
+    def partition(self, grid: Any, parts: list) -> list:
+        """The same branch in each member: which one is the same in all."""
+        cuts = [p.cut for p in parts[1:]]
+        found = [grid.body(b, cuts)[1] for b in self.branches]
+        # Cut as all branches leave a result.
+        wanted = [
+            tuple([axis[0] if len(set(axis)) == 1 else () for axis in zip(*each)])
+            for each in zip(*found)
+        ]
+        branches = [grid.body(b, cuts, wanted)[0] for b in self.branches]
+        outs = self.with_branches(branches).apply(*[p.x for p in parts])
+        return list(map(grid.part, outs, grid.shapes(self, parts), wanted))
+
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         nonzero = given(tangents[1:])
         parts = [jvp_jaxpr(b, nonzero) for b in self.branches]

@@ -39,7 +39,7 @@ class Jit(HigherOrder):
     donated: tuple[int, ...] = field(default=(), repr=False)
     name = "jit"
     jaxpr_fields = ("jaxpr",)
-    transparent = "always"  # when an equation may be replaced with its jaxpr: never, final, always
+    transparent = "always"
 
     @property
     def effects(self) -> bool:  # type: ignore[override]

@@ -40,6 +40,10 @@ class LinearSolve(Primitive):
     multiple_results = True
     jaxpr_fields = ("matvec", "solve")
 
+    @property
+    def typed_by(self) -> slice:  # type: ignore[override]
+        return slice(sum(self.consts), None)
+
     def parts(self, values: Sequence) -> list:
         """The constants of each jaxpr, and b."""
         found, at = [], 0
@@ -51,11 +55,11 @@ class LinearSolve(Primitive):
     def abstract(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
         parts = self.parts(avals)
         check_operands(self.name, [*parts[1], *parts[4]], self.solve.in_avals)
-        return tuple([a.strong() for a in parts[4]])
+        return tuple(parts[4])
 
     def impl(self, *values: np.ndarray) -> tuple:
         parts = self.parts([ConcreteArray(v) for v in values])
-        return run(self.solve, self.backend, [*parts[1], *parts[4]])
+        return tuple([x._value for x in run(self.solve, self.backend, [*parts[1], *parts[4]])])
 
     def lower(self, *operands: Operand) -> Recipe:
         return Call(self._of_operands())

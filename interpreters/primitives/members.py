@@ -27,12 +27,10 @@ from fnx.interpreters.analysis.work import exchanges, work
 from fnx.interpreters.batching import axis_names, batch, batch_jaxpr, place_axis
 from fnx.interpreters.closure_conversion import HigherOrder, with_inputs
 from fnx.interpreters.collectives import AxisIndex, PSum
-from fnx.interpreters.exchange import exchanging
 from fnx.interpreters.jvp import jvp_jaxpr
 from fnx.interpreters.linearize import transpose_jaxpr
 from fnx.interpreters.operands import check_operands, given, only, spread, undefined
 from fnx.interpreters.passes.compiled import run
-from fnx.interpreters.passes.simplify import simplify
 from fnx.interpreters.reverse.split_call import split_call
 from fnx.interpreters.trace import trace_closed
 from fnx.ops.base.permute import Transpose
@@ -47,23 +45,9 @@ from fnx.ops.structure.basic import (
 )
 
 from .jit import Jit, has_effects
-
-# For each axis of an array, the names of the axes of members along which it is cut.
-Cut = tuple[tuple[Hashable, ...], ...]
-Axes = tuple[tuple[Hashable, int], ...]
-
+from .member_team import Axes, Cut, Running, names_of, part_shape, whole_shape
 
 # --- parts of arrays ---------------------------------------------------------------------------
-
-
-def part_shape(shape: Sequence[int], cut: Cut, axes: dict) -> tuple[int, ...]:
-    """The shape of a member's part."""
-    return tuple([n // prod(axes[a] for a in names) for n, names in zip(shape, cut, strict=True)])
-
-
-def whole_shape(shape: Sequence[int], cut: Cut, axes: dict) -> tuple[int, ...]:
-    """The shape of an array of which members have parts of this shape."""
-    return tuple([n * prod(axes[a] for a in names) for n, names in zip(shape, cut, strict=True)])
 
 
 def cut_parts(x: Array, cut: Cut, axes: dict) -> Array:
@@ -82,7 +66,11 @@ def cut_parts(x: Array, cut: Cut, axes: dict) -> Array:
 
 
 def run_batched(
-    fn: Callable, axes: Sequence[tuple[Hashable, int]], parts: list, names: list
+    fn: Callable,
+    axes: Sequence[tuple[Hashable, int]],
+    parts: list,
+    names: list,
+    over: Callable = batch,
 ) -> tuple[list[Array], list[list[Hashable]]]:
     """Results for all members, and the axes along which each differs: its leading axes."""
     if not axes:
@@ -92,12 +80,12 @@ def run_batched(
     found: list[list[list[Hashable]]] = []
 
     def members(*xs: Array) -> list[Array]:
-        outs, more = run_batched(fn, inner, list(xs), names)
+        outs, more = run_batched(fn, inner, list(xs), names, over)
         found.append(more)
         return outs
 
     places = [0 if name in n else None for n in names]
-    outs, where = batch(members, AxisSize(size, name, True), parts, places)
+    outs, where = over(members, AxisSize(size, name, True), parts, places)
     outs = [x if k is None else move_axis(x, k, 0) for x, k in zip(outs, where)]
     return outs, [more if k is None else [name, *more] for k, more in zip(where, found[0])]
 
@@ -120,10 +108,6 @@ def joined(x: Array, found: list, cut: Cut, axes: dict) -> Array:
     return reshape(Transpose(tuple(order))(x), tuple(shape_))
 
 
-def _names(cut: Cut) -> frozenset:
-    return frozenset([n for names in cut for n in names])
-
-
 # --- the primitive -----------------------------------------------------------------------------
 
 
@@ -141,11 +125,17 @@ class Members(HigherOrder):
     of: str = "f"
     backend: Backend | None = field(default=None, compare=False, repr=False)
     name = "shard_map"
+    on_devices = "members"
     jaxpr_fields = ("jaxpr",)
+    transparent = "final"
 
     @property
     def effects(self) -> bool:  # type: ignore[override]
         return has_effects(self.jaxpr)
+
+    def applied(self, atoms: Sequence) -> Jaxpr:
+        """What it is within a program for all in turn."""
+        return self.whole()
 
     @property
     def axis_names(self) -> frozenset:
@@ -178,6 +168,25 @@ class Members(HigherOrder):
                 for a, c in zip(self.jaxpr.out_avals, self.outs, strict=True)
             ]
         )
+
+    # --- within a program of parts
+
+    def partition(self, grid: Any, parts: list) -> list:
+        """In a program of members along the same axes, what they do; else on whole operands."""
+        sizes = {n: size for n, size in self.axes if size > 1}
+        if any(grid.sizes.get(n) != size for n, size in sizes.items()):
+            return grid.evaluate(self.whole(), parts)
+        plain = lambda cut: tuple([tuple([n for n in names if n in sizes]) for names in cut])
+        given = [grid.lay(p, plain(c)).x for p, c in zip(parts, self.ins)]
+        with_one = {n for n, size in self.axes if size == 1}
+        outs = eval_jaxpr(_without_axes(self.jaxpr, tuple(with_one)), given)
+        shapes = grid.shapes(self, parts)
+        found = []
+        for x, shape, cut, names in zip(outs, shapes, self.outs, varying(self)):
+            p = grid.part(x, shape, plain(cut))
+            own = [n for n in sizes if n in names and n not in names_of(cut)]
+            found.append(grid.first(p, own) if own else p)
+        return found
 
     # --- as one program for all
 
@@ -263,7 +272,7 @@ def _whole(jaxpr: Jaxpr, axes: Axes, ins: tuple[Cut, ...], outs: tuple[Cut, ...]
     def fn(*xs: Array) -> list[Array]:
         parts = [cut_parts(x, c, sizes) for x, c in zip(xs, ins, strict=True)]
         made, found = run_batched(
-            lambda *ys: eval_jaxpr(jaxpr, ys), axes, parts, [_names(c) for c in ins]
+            lambda *ys: eval_jaxpr(jaxpr, ys), axes, parts, [names_of(c) for c in ins]
         )
         return [joined(x, f, c, sizes) for x, f, c in zip(made, found, outs, strict=True)]
 
@@ -272,10 +281,24 @@ def _whole(jaxpr: Jaxpr, axes: Axes, ins: tuple[Cut, ...], outs: tuple[Cut, ...]
 
 
 @made_once
+def _without_axes(jaxpr: Jaxpr, names: tuple[Hashable, ...]) -> Jaxpr:
+    """The program of the only member along these axes, without exchanges along them."""
+    if not names:
+        return jaxpr
+
+    def fn(*xs: Array) -> list[Array]:
+        one = [(n, 1) for n in names]
+        outs, found = run_batched(lambda *ys: eval_jaxpr(jaxpr, ys), one, list(xs), [[]] * len(xs))
+        return [reshape(x, x.shape[len(f) :]) for x, f in zip(outs, found)]
+
+    return trace_closed(fn, jaxpr.in_avals, name=jaxpr.name)
+
+
+@made_once
 def _is_uniform(jaxpr: Jaxpr, axes: Axes, ins: tuple[Cut, ...]) -> bool:
     """Whether all members make the same exchanges; where they may not, none of them is one."""
     del axes
-    return uniformity(jaxpr, [_names(c) for c in ins])[1]
+    return uniformity(jaxpr, [names_of(c) for c in ins])[1]
 
 
 @made_once
@@ -314,10 +337,10 @@ def _transposed(
 
     def fn(*xs: Array) -> list[Array]:
         cts = [
-            _for_first(x, [a for a in names if a not in _names(c)]) for x, c in zip(xs[n:], seeds)
+            _for_first(x, [a for a in names if a not in names_of(c)]) for x, c in zip(xs[n:], seeds)
         ]
         found = eval_jaxpr(back, [*xs[:n], *cts])
-        missing = [tuple([a for a in names if a not in _names(c)]) for c in cuts]
+        missing = [tuple([a for a in names if a not in names_of(c)]) for c in cuts]
         return [PSum(m)(x) if m else x for x, m in zip(found, missing)]
 
     return trace_closed(fn, back.in_avals, name=jaxpr.name), mask
@@ -331,102 +354,14 @@ def _for_first(x: Array, names: Sequence[Hashable]) -> Array:
     return x
 
 
-# --- running members at once -------------------------------------------------------------------
-
-
-class _Running:
-    """One member's program, compiled, with what cuts arrays for it."""
-
-    def __init__(self, prim: Members):
-        axes = dict(prim.axes)
-        small = simplify(prim.jaxpr, final=False)
-        call = lambda p: p.as_call() if isinstance(p, Members) else p
-        jaxpr, partitions, places = exchanging(small, axes, call)
-        self.ins = [
-            _Places(c, axes, whole_shape(a.shape, c, axes))
-            for a, c in zip(prim.jaxpr.in_avals, prim.ins)
-        ]
-        self.outs = [
-            (_Places(c, axes, whole_shape(a.shape, c, axes)), a.dtype)
-            for a, c in zip(prim.jaxpr.out_avals, prim.outs)
-        ]
-        self.size = prim.size
-        results = [(place.shape, dtype.name) for place, dtype in self.outs]
-        last = simplify(jaxpr, final=True)
-        self.program = prim.backend.team(last, prim.size, partitions, places, results)  # type: ignore
-
-    def run(self, values: Sequence[np.ndarray]) -> list[np.ndarray]:
-        given = [place.parts(x) for place, x in zip(self.ins, values)]
-        results = self.program.blank()
-        made = [place.targets(x) for (place, _), x in zip(self.outs, results)]
-        rows = range(self.size)
-        self.program.run(
-            [[g[k] for g in given] for k in rows], [[m[k] for m in made] for k in rows]
-        )
-        for (place, _), x, parts in zip(self.outs, results, made):
-            place.collect(x, parts)
-        return results
-
-
-class _Places:
-    """Where each member's part of an array of one shape lies."""
-
-    def __init__(self, cut: Cut, axes: dict, shape: tuple[int, ...]):
-        self.shape = shape
-        part = part_shape(shape, cut, axes)
-        sizes = list(axes.values())
-        names = list(axes)
-        self.indices: list[tuple[Any, ...]] = []
-        self.owner: list[bool] = []  # who gives a part: the first along axes that are not cut
-        for place in np.ndindex(*sizes):
-            at = dict(zip(names, place))
-            index = []
-            for n, along in zip(part, cut):
-                k = 0
-                for a in along:
-                    k = k * axes[a] + at[a]
-                index.append(slice(k * n, (k + 1) * n))
-            self.indices.append((*index, ...))  # of rank 0, too, a view
-            self.owner.append(all(at[n] == 0 for n in names if n not in _names(cut)))
-        # Parts of an array in memory order: cut along its first axis that is not of size 1, if any.
-        first = next((k for k, n in enumerate(shape) if n > 1), 0)
-        self.is_cut = any(cut)
-        self.contiguous = all(not names or k <= first for k, names in enumerate(cut))
-        self.part = part
-
-    def parts(self, x: np.ndarray) -> list[np.ndarray]:
-        x = np.asarray(x, order="C")
-        if not x.flags.aligned:
-            x = x.copy()
-        if not self.is_cut:
-            return [x] * len(self.indices)
-        if self.contiguous:
-            return [x[i] for i in self.indices]
-        return [np.ascontiguousarray(x[i]) for i in self.indices]
-
-    def targets(self, x: np.ndarray) -> list[np.ndarray]:
-        """Where members write their parts: into the result itself, or somewhere else."""
-        return [
-            x[i] if own and self.contiguous else np.empty(self.part, x.dtype)
-            for i, own in zip(self.indices, self.owner)
-        ]
-
-    def collect(self, x: np.ndarray, parts: list[np.ndarray]) -> None:
-        if self.contiguous:
-            return
-        for i, own, part in zip(self.indices, self.owner, parts):
-            if own:
-                x[i] = part
-
-
 def varying(prim: Members) -> list[frozenset]:
     """The axes along which each result may differ."""
-    return uniformity(prim.jaxpr, [_names(c) for c in prim.ins])[0]
+    return uniformity(prim.jaxpr, [names_of(c) for c in prim.ins])[0]
 
 
-def _team(prim: Members) -> _Running:
+def _team(prim: Members) -> Running:
     key = ("team", prim.axes, prim.ins, prim.outs, prim.backend)
-    return prim.jaxpr.once(key, lambda: _Running(prim))
+    return prim.jaxpr.once(key, lambda: Running(prim))
 
 
 __all__ = [
@@ -435,6 +370,8 @@ __all__ = [
     "Members",
     "cut_parts",
     "joined",
+    "names_of",
+    "part_shape",
     "run_batched",
     "varying",
 ]

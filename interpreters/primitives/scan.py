@@ -92,6 +92,23 @@ class Scan(ScanRecord):
         more = self.reverse, self.counted, self.site, self.progress
         return Loop(self.jaxpr, n, m, self.length, *more)
 
+    def partition(self, grid: Any, parts: list) -> list:
+        """The same loop in each member, over rows that are cut."""
+        consts, carry, xs = self.parts(parts)
+        rows = [grid.lay(p, ((), *p.cut[1:])) for p in xs]
+        own, along = [p.cut for p in consts], [p.cut[1:] for p in rows]
+
+        def body(cuts: list) -> list:
+            return grid.body(self.jaxpr, [*own, *cuts, *along])[1]
+
+        cuts, outs = grid.fixed_point([p.cut for p in carry], body)
+        wanted = [*cuts, *outs[self.carry :]]
+        jaxpr, _ = grid.body(self.jaxpr, [*own, *cuts, *along], wanted)
+        given = [*consts, *[grid.lay(p, c) for p, c in zip(carry, cuts)], *rows]
+        made = replace(self, jaxpr=jaxpr).apply(*[p.x for p in given])
+        results = [*cuts, *[((), *c) for c in wanted[self.carry :]]]
+        return list(map(grid.part, made, grid.shapes(self, parts), results))
+
     # --- forward mode ---------------------------------------------------------------------------
 
     def _tangents(self, tangents: Sequence, masks: Callable[[Mask], Mask]) -> tuple[tuple, Mask]:

@@ -67,6 +67,18 @@ class While(WhileRecord):
         jaxprs = self.cond_jaxpr, self.cond_consts, self.body_jaxpr, self.body_consts
         return WhileRecipe(*jaxprs, self.site, self.progress)
 
+    def partition(self, grid: Any, parts: list) -> list:
+        """The same loop in each member, while the condition, which is the same in all, holds."""
+        of_cond, of_body, carry = self.parts(parts)
+        own = [p.cut for p in of_body]
+        body = lambda cuts: grid.body(self.body_jaxpr, [*own, *cuts])[1]
+        cuts, _ = grid.fixed_point([p.cut for p in carry], body)
+        made, _ = grid.body(self.body_jaxpr, [*own, *cuts], cuts)
+        cond, _ = grid.body(self.cond_jaxpr, [*[p.cut for p in of_cond], *cuts], [()])
+        given = [*of_cond, *of_body, *[grid.lay(p, c) for p, c in zip(carry, cuts)]]
+        outs = self.with_jaxprs(cond, made).apply(*[p.x for p in given])
+        return list(map(grid.part, outs, [p.shape for p in carry], cuts))
+
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         return self._jvp(primals, tangents, jvp_jaxpr)
 

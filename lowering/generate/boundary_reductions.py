@@ -31,6 +31,7 @@ class BoundaryReductions(ReductionNests):
         parts = []
         for low, high in boundary_regions.regions(exprs, group.vars, group.shape):
             values, dims = self._region(low, high)
+            group.allow(values)
             try:
                 stores = [self._store(m, values) for m in self.stores]
                 parts.append((dims, stores, [self._values_at(f, values) for f in group.reductions]))

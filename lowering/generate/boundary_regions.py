@@ -6,7 +6,8 @@ the choice changes, so that none is left inside, and around lie thin slabs.
 
 Source: loop partitioning (Halide, TVM's LoopPartition); index-set splitting, Allen & Kennedy 2001, ch. 5.
 Input: pieces, or expressions of elements with choices by index.
-Output: an inlined value; the regions of an iteration space in each of which all choices are decided.
+Output: an inlined value; the regions of an iteration space in each of which all choices are decided, row
+by row where that keeps lines in cache.
 Legal when: all readers read along (elementwise, slices, concatenations, reductions to one number).
 Pays when: one piece is three quarters of each axis, and computing the pieces again is cheap.
 Costs: the choices stay in a nest that has no such region; code for each slab.
@@ -77,6 +78,25 @@ def regions(exprs: Sequence[Expr], index: Sequence[Expr], shape: Shape) -> list[
     return found
 
 
+def rows(spans: list[Span]) -> list[list[Span]]:
+    """Regions by the loops that they are best made in: those side by side in long rows, row by row.
+
+    A nest of a thin slab at the end of each row would read again, line by line, all that the inside has
+    just read. Where there is one row, or rows are short, vectors go along the slab instead.
+    """
+    found: dict[Span, list[Span]] = {}
+    for low, high in spans:
+        found.setdefault((low[:-1], high[:-1]), []).append((low, high))
+    made: list[list[Span]] = []
+    for (low, high), row in found.items():
+        longest = max(b[-1] - a[-1] for a, b in row)
+        if longest < policy.LONG_ROW or all(h - l == 1 for l, h in zip(low, high, strict=True)):
+            made += [[span] for span in row]
+        else:
+            made.append(sorted(row))
+    return made
+
+
 def _cuts(exprs: Sequence[Expr], index: Expr, n: int) -> list[int]:
     """Where choices along an axis change, and its ends."""
     found = set()
@@ -88,4 +108,4 @@ def _cuts(exprs: Sequence[Expr], index: Expr, n: int) -> list[int]:
     return [0, *sorted(found), n] if len(found) <= policy.REGION_CUTS else [0, n]
 
 
-__all__ = ["are_thin", "is_total", "reads_along", "regions"]
+__all__ = ["are_thin", "is_total", "reads_along", "regions", "rows"]

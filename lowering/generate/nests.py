@@ -86,28 +86,45 @@ class Nests:
         group = self.group
         found = boundary_regions.regions([m.expr for m in self.stores], group.vars, group.shape)
         made = []
-        for low, high in found:
-            values, dims = self._region(low, high)
-            try:
-                made.append((dims, [self._store(m, values) for m in self.stores]))
-            except NeedsFlush:
-                return False  # a value has joined since that a member reads elsewhere
-        for dims, stores in made:
-            first = reused or buffer_reuse.read_later(stores)
-            body = buffer_reuse.read_first(stores) if first else list(stores)
-            self._nest(self._loops(dims, body), [])
+        for row in boundary_regions.rows(found):
+            low, high = row[0]
+            outer, dims = self._region(low[:-1], high[:-1])
+            parts = []
+            for low, high in row:
+                last, inner = self._region(low[-1:], high[-1:])
+                values = [*outer, *last]
+                self.group.allow(values)
+                try:
+                    parts.append((inner, [self._store(m, values) for m in self.stores]))
+                except NeedsFlush:
+                    return False  # a value has joined since that a member reads elsewhere
+            made.append((dims, parts))
+        for dims, parts in made:
+            self._nest(self._side_by_side(dims, parts, reused), [])
         return bool(made)
 
     def _region(self, low: Shape, high: Shape) -> tuple[list[Expr], list[tuple[Expr, int]]]:
-        """The group's point in a box, and the loops over it."""
+        """The index in a box, and the loops over it."""
         values, dims = [], []
         for lo, hi in zip(low, high, strict=True):
             values.append(scalar.size(lo))
             if hi - lo > 1:
                 dims.append((scalar.counter("i", hi - lo), hi - lo))
                 values[-1] = scalar.add(dims[-1][0], values[-1])
-        self.group.allow(values)
         return values, dims
+
+    def _side_by_side(self, dims: list, parts: list, reused: bool) -> list[Stmt]:
+        """Loops over boxes that differ along the last axis only: what is to be done in a row, in order."""
+        body: list[Stmt] = []
+        for inner, stores in parts:
+            first = reused or buffer_reuse.read_later(stores)
+            part = buffer_reuse.read_first(stores) if first else list(stores)
+            if len(parts) == 1:
+                return self._loops([*dims, *inner], part)
+            body += self._loops(inner, part)
+        for index, n in reversed(dims):
+            body = [Loop(index, scalar.size(n), body)]
+        return body
 
     def _collapse(self, stores: list[Store]) -> tuple[list, list[Store]] | None:
         """One loop over all elements, where everything is read and stored at the same position."""

@@ -122,10 +122,14 @@ class Printer(Known):
         variables = [scalar.var(dtype) for _ in range(2 if op in scalar.BINARY else 1)]
         return self._define(f"{op}_{dtype}", variables, lambda *v: expand.body(op, dtype, list(v)))
 
+    def beside(self, uses: Counter) -> "Printer":
+        """What prints a function beside the main one."""
+        return Printer(self.module, uses)
+
     def _define(self, name: str, variables: list[Expr], build: Any) -> str:
         if not self.has_function(name):
             root = build(*variables)
-            code = Printer(self.module, Counter(all_operands(root)))
+            code = self.beside(Counter(all_operands(root)))
             arguments = ["x", "y"][: len(variables)]
             for v, argument in zip(variables, arguments, strict=True):
                 code.memo[v] = argument

@@ -1,14 +1,21 @@
 """Buffer assignment: one workspace a program, in which buffers with disjoint lifetimes share bytes.
 
-Source: liveness, Muchnick 1997, ch. 8 and 16; best fit by decreasing size (XLA's heap simulator).
+Arrays of the same size, a multiple of a way of the nearest cache, would have their elements of an index in
+one set of it, and a nest that reads more of them than there are ways would evict what it still needs;
+loads would seem to read what stores to other arrays have not finished. A few lines between them help.
+
+Source: liveness, Muchnick 1997, ch. 8 and 16; best fit by decreasing size (XLA's heap simulator); padding
+between arrays, Rivera & Tseng 1998.
 Input: the statements of a program and its workspace buffers.
 Output: the place of each buffer, and the bytes of the workspace.
 Legal when: two buffers that are alive at one statement never overlap; what is known around a loop lives
 through all of it.
 Pays when: always.
-Costs: time that grows with the square of the number of buffers.
+Costs: time that grows with the square of the number of buffers; the lines between large buffers.
 """
 
+from fnx.core import policy
+from fnx.core.backend import PORTABLE, Machine
 from fnx.lowering.ir import traversal
 from fnx.lowering.ir.expressions import buffers_read
 from fnx.lowering.ir.kernel import Buffer, Loop, Nest, Stmt, While
@@ -17,14 +24,14 @@ from fnx.lowering.ir.number_formats import itemsize
 ALIGN = 64
 
 
-def plan(body: list[Stmt], buffers: list[Buffer]) -> int:
+def plan(body: list[Stmt], buffers: list[Buffer], machine: Machine = PORTABLE) -> int:
     """Give each workspace buffer its place; the bytes of the workspace."""
     lives = _lifetimes(body)
     placed: list[tuple[int, int, int, int]] = []  # offset, bytes, first, last
     total = 0
     order = [b for b in buffers if b.space == "global" and b in lives]
     for b in sorted(order, key=lambda b: -b.size * itemsize(b.dtype)):
-        size = -(-b.size * itemsize(b.dtype) // ALIGN) * ALIGN
+        size = _apart(-(-b.size * itemsize(b.dtype) // ALIGN) * ALIGN, machine)
         first, last = lives[b]
         busy = sorted((o, s) for o, s, f, l in placed if not (l < first or last < f))
         offset = 0
@@ -36,6 +43,13 @@ def plan(body: list[Stmt], buffers: list[Buffer]) -> int:
         placed.append((offset, size, first, last))
         total = max(total, offset + size)
     return total
+
+
+def _apart(size: int, machine: Machine) -> int:
+    """The bytes of a buffer, and of lines after it if the next one would lie a multiple of ways away."""
+    beside = size % machine.way
+    near = min(beside, machine.way - beside) < policy.WAY_PART * machine.way
+    return size + machine.stagger if near and size >= policy.STAGGERED_WAYS * machine.way else size
 
 
 def _lifetimes(body: list[Stmt]) -> dict[Buffer, tuple[int, int]]:

@@ -13,6 +13,8 @@ them speaks for all with the other ranks, and all take their part of the answer.
 import importlib
 from collections.abc import Callable, Sequence
 from functools import reduce
+from threading import get_ident
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,8 @@ import numpy as np
 from fnx.core.errors import MissingPackage
 from fnx.core.transport import Groups, TransportError
 
+# What each thread waits for, and since when: a communicator, the call, seconds of `monotonic`.
+waiting: dict[int | None, tuple["Mpi", str, float]] = {}
 _OPS = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 _HALVES = ("float16", "bfloat16")
 
@@ -44,13 +48,22 @@ class Mpi:
         self._groups: dict[Groups, Mpi] = {}
 
     def _call(self, call: Callable, *args: Any) -> None:
+        me = get_ident()
+        waiting[me] = self, call.__name__, monotonic()
         try:
             call(*args)
         except world().Exception as error:
             raise TransportError(f"MPI between {self.size} ranks: {error}") from error
+        finally:
+            waiting.pop(me, None)
+
+    def world_ranks(self) -> list[int]:
+        """The numbers, among all ranks, of those of the communicator."""
+        group, everyone = self.comm.Get_group(), world().COMM_WORLD.Get_group()
+        return group.Translate_ranks(list(range(self.size)), everyone)
 
     def all_reduce(self, x: np.ndarray, op: str) -> np.ndarray:
-        x = np.ascontiguousarray(x)
+        x = np.asarray(x, order="C")  # of rank 0, too, which np.ascontiguousarray makes rank 1 of
         if op != "sum" and np.issubdtype(x.dtype, np.inexact):
             return np.asarray(
                 reduce(_OPS[op], self.all_gather(x))
@@ -112,7 +125,33 @@ def _bytes(x: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(x).reshape(-1).view(np.uint8)
 
 
-class Ranks:
+class _ByGathering:
+    """Exchanges that move elements, made of gathering from all: where threads speak for each other."""
+
+    rank: int
+
+    def all_gather(self, x: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
+
+    def all_reduce(self, x: np.ndarray, op: str) -> np.ndarray:
+        raise NotImplementedError
+
+    def reduce_scatter(self, x: np.ndarray, op: str) -> np.ndarray:
+        return self.all_reduce(x, op)[self.rank]
+
+    def all_to_all(self, x: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray(self.all_gather(x)[:, self.rank])
+
+    def permute(self, x: np.ndarray, pairs: tuple[tuple[int, int], ...]) -> np.ndarray:
+        source = {b: a for a, b in pairs}.get(self.rank)
+        everything = self.all_gather(x)
+        return np.zeros_like(x, order="C") if source is None else everything[source].copy()
+
+    def broadcast(self, x: np.ndarray, root: int) -> np.ndarray:
+        return self.all_gather(x)[root].copy()
+
+
+class Ranks(_ByGathering):
     """One thread's end of exchanges between all threads of all ranks.
 
     Members are numbered rank by rank. `threads` is the transport between those of this rank.
@@ -141,20 +180,6 @@ class Ranks:
         like = ((self.ranks.size, *here.shape), x.dtype)
         return self._among_ranks(here, self.ranks.all_gather, like).reshape(self.size, *x.shape)
 
-    def reduce_scatter(self, x: np.ndarray, op: str) -> np.ndarray:
-        return self.all_reduce(x, op)[self.rank]
-
-    def all_to_all(self, x: np.ndarray) -> np.ndarray:
-        return np.ascontiguousarray(self.all_gather(x)[:, self.rank])
-
-    def permute(self, x: np.ndarray, pairs: tuple[tuple[int, int], ...]) -> np.ndarray:
-        source = {b: a for a, b in pairs}.get(self.rank)
-        everything = self.all_gather(x)
-        return np.zeros_like(x, order="C") if source is None else everything[source].copy()
-
-    def broadcast(self, x: np.ndarray, root: int) -> np.ndarray:
-        return self.all_gather(x)[root].copy()
-
     def barrier(self) -> None:
         self.threads.barrier()
         if self.threads.rank == 0:
@@ -166,7 +191,7 @@ class Ranks:
         return Group(self, mine)
 
 
-class Group:
+class Group(_ByGathering):
     """Exchanges within a group of members of an axis, made of gathering from all of the axis."""
 
     def __init__(self, axis: Ranks, members: Sequence[int]):
@@ -179,20 +204,6 @@ class Group:
     def all_reduce(self, x: np.ndarray, op: str) -> np.ndarray:
         wide = x.astype(np.float32) if x.dtype.name in _HALVES else x
         return np.asarray(reduce(_OPS[op], self.all_gather(wide))).astype(x.dtype)
-
-    def reduce_scatter(self, x: np.ndarray, op: str) -> np.ndarray:
-        return self.all_reduce(x, op)[self.rank]
-
-    def all_to_all(self, x: np.ndarray) -> np.ndarray:
-        return np.ascontiguousarray(self.all_gather(x)[:, self.rank])
-
-    def permute(self, x: np.ndarray, pairs: tuple[tuple[int, int], ...]) -> np.ndarray:
-        source = {b: a for a, b in pairs}.get(self.rank)
-        everything = self.all_gather(x)
-        return np.zeros_like(x, order="C") if source is None else everything[source].copy()
-
-    def broadcast(self, x: np.ndarray, root: int) -> np.ndarray:
-        return self.all_gather(x)[root].copy()
 
     def barrier(self) -> None:
         self.axis.barrier()

@@ -345,3 +345,11 @@ def test_operands_of_two_dtypes_are_refused():
         lax.reduce(x, jnp.int32(0), lax.add, (0,))
     with pytest.raises(TypeError, match="init_values of dtypes"):
         lax.reduce_window(x, jnp.float32(0), lax.add, (2,))
+
+
+def test_enumerations_print_as_in_jax():
+    # Names of parametrised tests, of checkpoints and of metrics are made of them.
+    said = [f"{x} {x!r}" for x in (lax.Precision.HIGH, lax.DotAlgorithmPreset.DEFAULT)]
+    assert said == ["HIGH Precision.HIGH", "DEFAULT DotAlgorithmPreset.DEFAULT"]
+    assert str(lax.RandomAlgorithm.RNG_DEFAULT) == "RNG_DEFAULT"
+    assert repr(fnx.sharding.AxisType.Auto) == "Auto"

@@ -43,8 +43,10 @@ def parse() -> argparse.Namespace:
     add("--sources", help="folder with a checkout of each library, by name, instead of cloning")
     add("--theirs", help="an interpreter that has JAX and the libraries, instead of a new one")
     add("--ours", help="an interpreter that has fnx and the libraries, instead of a new one")
-    add("--files", default="", help="only test files whose path has this part")
-    add("--again", action="store_true", help="only with fnx; what JAX said is in the work folder")
+    add(
+        "--files", nargs="+", default=[""], help="only test files whose path has one of these parts"
+    )
+    add("--again", action="store_true", help="with JAX only files that it was not asked before")
     add("--timeout", type=float, default=1800.0, help="seconds for a file of tests")
     return parser.parse_args()
 
@@ -89,19 +91,23 @@ def sources(options: argparse.Namespace, work: Path, suite: Suite) -> Path:
 def measured(
     suite: Suite, source: Path, theirs: str, ours: str, options: argparse.Namespace
 ) -> outcomes.Result:
-    """The outcomes of all test files in both environments."""
+    """The outcomes in both environments of the test files asked for, and of those asked for before."""
     kept = Path(options.work) / f"{suite.name}.json"
-    said: list[dict[str, str]] = json.loads(kept.read_text()) if options.again else [{}, {}]
+    said: outcomes.Said = json.loads(kept.read_text()) if kept.exists() else {}
     for path in outcomes.files(suite, source, options.files):
-        for python, line, found in ((theirs, False, said[0]), (ours, True, said[1])):
-            if line or not options.again:
-                found |= outcomes.run(python, path, source, line, options.timeout)
-        good = sum(v == outcomes.PASSED for v in said[1].values())
-        say(f"  {path}: {good} of {sum(v == outcomes.PASSED for v in said[0].values())} so far")
+        jax, fnx = said.get(path, ({}, {}))
+        if not (options.again and jax):
+            jax = outcomes.run(theirs, path, source, False, options.timeout)
+        if outcomes.PASSED in jax.values():
+            fnx = outcomes.run(ours, path, source, True, options.timeout)
+        said[path] = jax, fnx
+        good = sum(v == outcomes.PASSED == fnx.get(name) for name, v in jax.items())
+        say(f"  {path}: {good} of {sum(v == outcomes.PASSED for v in jax.values())}")
         kept.write_text(json.dumps(said, indent=1))
     asked = f"import importlib.metadata as m; print(m.version({suite.name!r}))"
     version = subprocess.run([ours, "-c", asked], capture_output=True, text=True, check=True)
-    return outcomes.compared(suite, version.stdout.strip(), *said)
+    left_out = [path for path in outcomes.files(suite, source) if path not in said]
+    return outcomes.compared(suite, version.stdout.strip(), said, left_out)
 
 
 def say(text: str) -> None:

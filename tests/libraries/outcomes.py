@@ -4,7 +4,7 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
@@ -12,6 +12,9 @@ from xml.etree import ElementTree
 from .suites import Suite
 
 PASSED = ""  # what is said of a test that passed
+
+
+Said = dict[str, tuple[dict[str, str], dict[str, str]]]  # by file: by test, what JAX and fnx say
 
 
 class Result(NamedTuple):
@@ -22,12 +25,15 @@ class Result(NamedTuple):
     passed: int
     failed: dict[str, str]  # by test: what is known, or the error
     uncounted: dict[str, int]  # by reason
+    files: list[str]  # that were run
+    left_out: list[str]  # the other test files of the suite
 
 
-def files(suite: Suite, source: Path, only: str = "") -> list[str]:
-    """The test files of a checkout, by their paths in it."""
+def files(suite: Suite, source: Path, only: Sequence[str] = ("",)) -> list[str]:
+    """The test files of a checkout whose paths in it have one of some parts."""
     found = [p for folder in suite.tests for p in sorted((source / folder).rglob(suite.files))]
-    return [str(p.relative_to(source)) for p in found if only in str(p)]
+    paths = [str(p.relative_to(source)) for p in found]
+    return [p for p in paths if any(part in p for part in only)]
 
 
 def run(python: str, path: str, source: Path, line: bool, timeout: float) -> dict[str, str]:
@@ -62,24 +68,27 @@ def _read(report: Path) -> Iterator[tuple[str, str]]:
             yield name, PASSED
 
 
-def compared(suite: Suite, version: str, theirs: dict[str, str], ours: dict[str, str]) -> Result:
-    """What fnx's run says about the tests that JAX's run passed."""
+def compared(suite: Suite, version: str, said: Said, left_out: list[str]) -> Result:
+    """What fnx's runs say about the tests that JAX's runs passed."""
     failed: dict[str, str] = {}
     uncounted: dict[str, int] = {}
     counted = 0
-    for name, said in theirs.items():
-        if said.startswith("no end within"):
-            reason = "files of tests that did not end with JAX in the time given"
-            uncounted[reason] = uncounted.get(reason, 0) + 1
-        if said != PASSED:
-            continue
-        error = ours.get(name, "did not run")
-        text = f"{name} {error}".lower()
-        reason = next((why for part, why in suite.uncounted.items() if part in text), None)
-        if error != PASSED and reason is not None:
-            uncounted[reason] = uncounted.get(reason, 0) + 1
-            continue
-        counted += 1
-        if error != PASSED:
-            failed[name] = next((why for part, why in suite.known.items() if part in text), error)
-    return Result(version, counted, counted - len(failed), failed, uncounted)
+    for path, (theirs, ours) in said.items():
+        for name, word in theirs.items():
+            if word.startswith("no end within"):
+                reason = "files of tests that did not end with JAX in the time given"
+                uncounted[reason] = uncounted.get(reason, 0) + 1
+            if word != PASSED:
+                continue
+            error = ours.get(name, ours.get(path, "did not run"))
+            text = f"{name} {error}".lower()
+            reason = next((why for part, why in suite.uncounted.items() if part in text), None)
+            if error != PASSED and reason is not None:
+                uncounted[reason] = uncounted.get(reason, 0) + 1
+                continue
+            counted += 1
+            if error != PASSED:
+                failed[name] = next(
+                    (why for part, why in suite.known.items() if part in text), error
+                )
+    return Result(version, counted, counted - len(failed), failed, uncounted, list(said), left_out)

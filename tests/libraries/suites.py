@@ -51,7 +51,7 @@ _SUITES = (
     Suite("jaxopt", "https://github.com/google/jaxopt", needs=("scikit-learn",), files="*_test.py"),
     Suite("blackjax", "https://github.com/blackjax-devs/blackjax", needs=("chex",)),
     Suite("numpyro", "https://github.com/pyro-ppl/numpyro", ("test",), ("optax", "flax")),
-    Suite("tinygp", "https://github.com/dfm/tinygp", ("src",)),
+    Suite("tinygp", "https://github.com/dfm/tinygp"),
     Suite("jaxlie", "https://github.com/brentyi/jaxlie", needs=("hypothesis",)),
     Suite("jax-cfd", "https://github.com/google/jax-cfd", ("jax_cfd",), files="*_test.py"),
     Suite("e3nn-jax", "https://github.com/e3nn/e3nn-jax", ("tests",), files="*_test.py"),

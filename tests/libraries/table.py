@@ -15,8 +15,8 @@ HEAD = """# Libraries written for JAX
 with fnx, and writes this page. Counted are the tests that pass with JAX, but for those that ask what cannot
 be asked of fnx, each with its reason.
 
-| library | version | pass with JAX | of these with fnx | share |
-|---|---|---|---|---|
+| library | version | files of tests | pass with JAX | of these with fnx | share |
+|---|---|---|---|---|---|
 """
 SHOWN = 12  # failures of a library that are shown one by one
 
@@ -40,16 +40,21 @@ def page(known: dict[str, dict]) -> str:
     for name, r in sorted(known.items()):
         share = 100.0 * r["passed"] / max(r["counted"], 1)
         numbers = f"{r['counted']:,} | {r['passed']:,} | {share:.1f} %"
-        rows.append(f"| {name} | {r['version']} | {numbers} |")
+        ran, rest = len(r.get("files", ())), len(r.get("left_out", ()))
+        of = f"{ran} of {ran + rest}" if rest else "all"
+        rows.append(f"| {name} | {r['version']} | {of} | {numbers} |")
         details += detail(name, r)
     return HEAD + "\n".join(rows) + "\n" + "\n".join(details)
 
 
 def detail(name: str, r: dict) -> list[str]:
     """What of a library fails, and what is not counted."""
-    if not r["failed"] and not r["uncounted"]:
+    if not (r["failed"] or r["uncounted"] or r.get("left_out")):
         return []
     lines = ["", f"## {name}", ""]
+    if r.get("left_out"):
+        lines.append(f"- files that were run: {listed(r['files'])}")
+        lines.append(f"- files that were not run: {listed(r['left_out'])}")
     lines += [f"- not counted, {n}: {reason}" for reason, n in sorted(r["uncounted"].items())]
     causes: dict[str, list[str]] = {}
     for test, cause in r["failed"].items():
@@ -62,6 +67,12 @@ def detail(name: str, r: dict) -> list[str]:
             f"- and {sum(map(len, causes.values()))} failures in all, of {len(causes)} causes"
         )
     return lines
+
+
+def listed(files: list[str]) -> str:
+    """Files by name; with the folder where two have one name."""
+    names = [Path(path).stem for path in files]
+    return ", ".join(p if names.count(n) > 1 else n for p, n in zip(files, names, strict=True))
 
 
 def plain(text: str) -> str:

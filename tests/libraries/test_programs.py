@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,8 @@ PROGRAMS = sorted(Path(__file__).parent.glob("programs/with_*.py"))
 
 def test_there_is_a_program_for_each_library_of_the_extra():
     names = {path.stem.removeprefix("with_") for path in PROGRAMS}
-    assert names >= set("diffrax distrax equinox haiku jaxtyping lineax optax optimistix".split())
+    ten = "chex diffrax distrax equinox flax haiku jaxtyping lineax optax optimistix"
+    assert names >= set(ten.split())
 
 
 def imported(path):
@@ -25,8 +27,8 @@ def imported(path):
     return {name.partition(".")[0] for name in names}
 
 
-@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
-def test_a_program_of_a_library_runs(path, tmp_path):
+def run(path, tmp_path):
+    """What a program prints that runs by the line."""
     for module in imported(path) - {"jax"}:
         if importlib.util.find_spec(module) is None:
             pytest.skip(f"{module} is not installed, see the extra 'libraries-test'")
@@ -39,3 +41,18 @@ def test_a_program_of_a_library_runs(path, tmp_path):
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
+def test_a_program_of_a_library_runs(path, tmp_path):
+    run(path, tmp_path)
+
+
+def test_the_program_of_the_readme_runs(tmp_path):
+    readme = Path(__file__).parents[2].joinpath("README.md").read_text("utf-8")
+    (program,) = re.findall(r"```py\n(import fnx\.jax.*?)```", readme, re.DOTALL)
+    path = tmp_path / "program.py"
+    path.write_text(program, "utf-8")
+    numbers = [float(x) for x in re.findall(r"-?\d+\.\d+e-\d+", run(path, tmp_path))]
+    assert numbers == pytest.approx([5.517e-8, -9.614e-5, -4.278e-5, 8.555e-5], rel=0.01)

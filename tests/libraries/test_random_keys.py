@@ -207,3 +207,13 @@ def test_generators_that_are_not_there():
         random.key(0, impl="philox")
     with pytest.raises(NotImplementedError, match="threefry2x32"):
         random.gamma(random.key(0, impl="rbg"), 2.0)
+
+
+def test_keys_have_their_own_dtype_alone():
+    key = random.key(0)
+    for convert in (jnp.astype, lax.convert_element_type, lambda k, dtype: k.astype(dtype)):
+        assert bool(convert(key, key.dtype) == key)
+        assert fnx.jit(lambda k, f=convert: f(k, k.dtype))(key).dtype is key.dtype
+        for other in (jnp.float32, random.key(0, impl="rbg").dtype):
+            with pytest.raises(ValueError, match="cannot convert key<fry> to"):
+                convert(key, other)

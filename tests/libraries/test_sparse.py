@@ -9,7 +9,7 @@ import fnx.numpy as jnp
 from fnx.errors import ShapeError
 from fnx.experimental import sparse
 from fnx.experimental.sparse import BCOO, BCSR
-from fnx.experimental.sparse.linalg import spsolve
+from fnx.experimental.sparse.linalg import lobpcg_standard, spsolve
 
 RNG = np.random.default_rng(0)
 D = RNG.normal(size=(5, 7)) * (RNG.uniform(size=(5, 7)) < 0.4)
@@ -194,3 +194,43 @@ def test_spsolve_of_what_cannot_be_solved():
     assert np.isnan(spsolve(jnp.ones(2), at, starts, jnp.ones(2))).all()
     with pytest.raises(TypeError, match="vector"):
         spsolve(jnp.ones(2), at, starts, jnp.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tol"), [("float64", 1e-11), ("float32", 3e-4), ("complex128", 1e-11)]
+)
+def test_the_largest_eigenvalues(dtype, tol):
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(60, 60)) + 1j * rng.normal(size=(60, 60))
+    A = (
+        (A + A.conj().T).astype(dtype)
+        if dtype == "complex128"
+        else (A + A.conj().T).real.astype(dtype)
+    )
+    X = rng.normal(size=(60, 3)).astype(dtype)
+    for made in (lobpcg_standard, fnx.jit(lambda A, X: lobpcg_standard(lambda x: A @ x, X, m=200))):
+        values, vectors, _ = made(A, X)
+        np.testing.assert_allclose(values, np.linalg.eigvalsh(A)[:-4:-1], rtol=tol)
+        assert vectors.dtype == dtype
+    np.testing.assert_allclose(A @ vectors, values * np.array(vectors), atol=100 * tol)
+    negative, _, count = lobpcg_standard(
+        -np.diag(np.arange(1.0, 31.0)), rng.normal(size=(30, 2)), m=150
+    )
+    np.testing.assert_allclose(negative, [-1.0, -2.0], rtol=1e-12)
+    assert 0 < count < 150
+    assert lobpcg_standard(np.zeros((30, 30)), rng.normal(size=(30, 2)))[0].tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("A", "X", "match"),
+    [
+        (np.eye(10), np.ones((10, 2)), "0 < 5 k < n"),
+        (np.eye(10), np.ones(10), "0 < 5 k < n"),
+        (np.eye(10), np.ones((12, 2)), r"expected A of shape \(12, 12\)"),
+        (np.eye(12), np.ones((12, 2), np.float32), "makes float64 of shape"),
+        (lambda x: x[:3], np.ones((12, 2)), "of shape \\(3, 2\\) from X"),
+    ],
+)
+def test_eigenvalues_that_cannot_be(A, X, match):
+    with pytest.raises(ValueError, match=match):
+        lobpcg_standard(A, X)

@@ -191,3 +191,151 @@ def test_a_rule_that_raises_leaves_no_place_behind():
         with pytest.raises(RuntimeError, match="no"):
             transformed(x)
         assert origin.get() is None
+
+
+# --- members -----------------------------------------------------------------------------------
+
+
+def looped(f):
+    return lambda y: lax.fori_loop(0, 3, lambda i, c: f(y) + 0 * c, y)
+
+
+@pytest.mark.parametrize("compile_it", [fnx.jit, lambda f: f], ids=["jit", "eager"])
+@pytest.mark.parametrize("mistake", CHOSEN, ids=lambda f: f.__name__)
+def test_the_member_is_named(mistake, compile_it):
+    x = {inverse_sine: -1.5, overflow: 0.1, log_of_small: 0.5}.get(mistake, 5.0)
+    for place in (lambda f: f, looped):
+        text = found(compile_it(fnx.vmap(place(mistake))), jnp.array([x, x, 2.0, x]))
+        assert here(mistake) in text or compile_it is not fnx.jit
+        assert "in member 2 of vmap at " in text
+    grid = jnp.full((3, 4), x).at[1, 3].set(2.0)
+    text = found(compile_it(fnx.vmap(fnx.vmap(mistake), in_axes=1)), grid)
+    inner, outer = text.index("in member 1 of vmap at "), text.index("in member 3 of vmap at ")
+    assert inner < outer
+
+
+@pytest.mark.parametrize("mistake", SLOPES, ids=lambda f: f.__name__)
+def test_the_member_of_a_derivative_is_named(mistake):
+    x = jnp.array([5.0, 2.0, 5.0])
+    for f in (fnx.vmap(fnx.grad(mistake)), fnx.grad(lambda x: fnx.vmap(mistake)(x).sum())):
+        text = found(fnx.jit(f), x)
+        assert here(mistake) in text
+        assert "in member 1 of vmap at " in text
+
+
+INDEXED = {
+    "gather": lambda x, k: x[k],
+    "slice": lambda x, k: lax.dynamic_slice(x, (k,), (2,)),
+    "set": lambda x, k: x.at[k].set(0.0),
+    "add": lambda x, k: x.at[k].add(1.0),
+    "loop": lambda x, k: lax.fori_loop(0, 3, lambda i, c: c + x[k + i], 0.0),
+}
+
+
+@pytest.mark.parametrize("transform", [fnx.jit, lambda f: f], ids=["jit", "eager"])
+@pytest.mark.parametrize("what", INDEXED)
+def test_the_member_of_an_index_is_named(what, transform):
+    f = transform(fnx.vmap(INDEXED[what]))
+    with fnx.debug_index():
+        f(jnp.ones((3, 6)), jnp.array([0, 1, 2]))
+        with pytest.raises(IndexError, match=r"in member 2 of vmap at "):
+            f(jnp.ones((3, 6)), jnp.array([0, 1, 9]))
+
+
+# --- what is wrong before anything runs --------------------------------------------------------
+
+
+def carry_of_another_shape(x):
+    return lax.scan(lambda c, y: (jnp.stack([c, y]), y), 0.0, x)  # here
+
+
+def carry_of_another_dtype(x):
+    return lax.fori_loop(0, 3, lambda i, c: c + 1j, x)  # here
+
+
+def carry_of_another_structure(x):
+    return lax.while_loop(lambda c: c[0] < 3, lambda c: c[0] + 1, (x, x))  # here
+
+
+def condition_of_many(x):
+    return lax.while_loop(lambda c: c < 3, lambda c: c + 1, x)  # here
+
+
+def branches_that_differ(x):
+    return lax.cond(x[0] > 0, lambda x: x, lambda x: x[:2], x)  # here
+
+
+def not_a_pair(x):
+    return lax.scan(lambda c, y: c + y, 0.0, x)  # here
+
+
+def rows_of_other_lengths(x):
+    return lax.scan(lambda c, y: (c, None), 0.0, (x, x[:2]))  # here
+
+
+def shapes_of_a_sum(x):
+    return x + jnp.ones(4)  # here
+
+
+def shapes_of_a_product(x):
+    return jnp.ones((2, 2)) @ x  # here
+
+
+def shapes_of_a_stack(x):
+    return jnp.stack([x, x[:2]])  # here
+
+
+def shapes_of_a_concatenation(x):
+    return jnp.concatenate([x, jnp.ones((2, 2))])  # here
+
+
+def size_of_a_reshape(x):
+    return x.reshape(2, 2)  # here
+
+
+def axis_out_of_range(x):
+    return jnp.sum(x, axis=2)  # here
+
+
+def subscripts(x):
+    return jnp.einsum("ij,j->i", x, x)  # here
+
+
+def window_too_large(x):
+    return lax.dynamic_slice(x, (0,), (7,))  # here
+
+
+def update_too_large(x):
+    return x.at[0].set(jnp.ones(4))  # here
+
+
+def members_of_other_numbers(x):
+    return fnx.vmap(lambda a, b: a + b)(x, x[:2])  # here
+
+
+def python_branch(x):
+    return x if x[0] > 0 else -x  # here
+
+
+BEFORE = [
+    carry_of_another_shape, carry_of_another_dtype, carry_of_another_structure, condition_of_many,
+    branches_that_differ, not_a_pair, rows_of_other_lengths, shapes_of_a_sum, shapes_of_a_product,
+    shapes_of_a_stack, shapes_of_a_concatenation, size_of_a_reshape, axis_out_of_range, subscripts,
+    window_too_large, update_too_large, members_of_other_numbers, python_branch,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("place", ["alone", "vmap", "grad", "scan"])
+@pytest.mark.parametrize("mistake", BEFORE, ids=lambda f: f.__name__)
+def test_the_line_of_shapes_carries_and_branches(mistake, place):
+    f = {
+        "alone": mistake,
+        "vmap": lambda x: fnx.vmap(mistake)(jnp.stack([x, x])),
+        "grad": fnx.grad(lambda x: jnp.sum(fnx.tree.leaves(mistake(x))[0])),
+        "scan": lambda x: lax.scan(lambda c, _: (c, mistake(x)), 0.0, None, length=2),
+    }[place]
+    with pytest.raises((TypeError, ValueError)) as error:
+        fnx.jit(f)(jnp.ones(3))
+    lines, start = inspect.getsourcelines(mistake)
+    (at,) = [k for k, line in enumerate(lines) if "# here" in line]
+    assert f"{__file__}:{start + at} ({mistake.__name__})" in str(error.value)

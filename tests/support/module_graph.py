@@ -25,6 +25,8 @@ interpreters/passes     : core ops ops/ interpreters interpreters/analysis
 interpreters/reverse    : core ops ops/ interpreters interpreters/analysis interpreters/passes
 interpreters/primitives : core ops ops/ interpreters interpreters/analysis interpreters/passes
                           interpreters/reverse
+interpreters/partition  : core ops ops/ interpreters interpreters/analysis interpreters/passes
+                          interpreters/primitives
 interpreters/faces      : core ops ops/ interpreters interpreters/
 
 lowering/ir             : core
@@ -57,6 +59,8 @@ lowering/cuda/kernels   : core lowering/ir lowering/math lowering/transform lowe
 lowering/cuda           : core lowering lowering/ir lowering/math lowering/transform
                           lowering/planning lowering/generate lowering/routines lowering/numba
                           lowering/cpu/jit lowering/cuda/kernels
+lowering/standalone     : core lowering lowering/ir lowering/math lowering/transform
+                          lowering/planning lowering/generate lowering/routines lowering/numba
 lowering/cpu            : core lowering lowering/ir lowering/math lowering/transform
                           lowering/planning lowering/generate lowering/routines lowering/numba
                           lowering/cpu/processor lowering/cpu/llvm

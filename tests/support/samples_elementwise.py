@@ -8,6 +8,7 @@ from fnx.ops.elementwise import arithmetic as e
 from fnx.ops.elementwise import select as s
 from fnx.ops.elementwise import special as f
 from fnx.ops.elementwise.convert import BitcastConvertType, ConvertElementType, ReducePrecision
+from fnx.ops.elementwise.pointwise import add_weak
 
 X, Y = data(3, 4), data(3, 4, seed=3)
 POSITIVE = data(3, 4, low=0.3, high=2.5)
@@ -27,6 +28,7 @@ _ARITHMETIC = [
     *_members([e.add, e.sub, e.mul, e.div], SCALAR, POSITIVE, kinds="iufc"),
     *_members([e.max_, e.min_], SCALAR, X, kinds="biufc"),
     Sample(e.div, (X, POSITIVE), "iufc"),
+    Sample(add_weak, (X, Y), "iufc"),
     Sample(e.rem, (data(3, 4, low=-9, high=9), data(3, 4, low=1.6, high=2.3)), "iuf"),
     Sample(e.rem, (INTS, integers(3, 4, low=1, high=5)), note="integers"),
     Sample(e.div, (INTS, MORE_INTS), note="integers by zero too"),

@@ -1,5 +1,7 @@
 """Rules of the user's own, under all transformations."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from loop_checks import total
@@ -371,3 +373,35 @@ def test_results_that_are_python_numbers_stay_so_where_no_rule_is_asked_for(kind
     out = f(1.0)
     assert type(out["number"]) is int
     assert isinstance(out["array"], fnx.Array)
+
+
+def test_rules_get_the_defaults_of_arguments_that_were_not_given():
+    seen = []
+
+    @partial(fnx.custom_jvp, nondiff_argnums=(1, 2))
+    def power(x, n=2, how="plain", *, scale=1.0):
+        return scale * x**n
+
+    @power.defjvp
+    def rule(n, how, primals, tangents):
+        seen.append((n, how, len(primals)))
+        return power(*primals, n, how), n * primals[0] ** (n - 1) * tangents[0]
+
+    assert fnx.grad(power)(3.0) == 6.0
+    assert fnx.grad(lambda x: power(x, how="other"))(3.0) == 6.0
+    assert seen == [(2, "plain", 1), (2, "other", 1)]
+    with pytest.raises(TypeError, match="keyword-only arguments scale"):
+        power(3.0, scale=2.0)
+
+    @fnx.custom_vjp
+    def scaled(x, y=3.0, *more):
+        return x * y
+
+    seen.clear()
+    scaled.defvjp(lambda *args: (scaled(*args), seen.append(len(args)) or args), lambda r, c: r)
+    assert fnx.grad(scaled, 0)(2.0) == 2.0
+    assert fnx.grad(scaled, 0)(2.0, 4.0, 5.0) == 2.0
+    assert seen == [2, 3]
+    product = fnx.custom_jvp(lambda x, y=3.0: x * y)
+    product.defjvps(lambda t, out, x, y: t * y, lambda t, out, x, y: t * x)
+    assert fnx.grad(product)(2.0) == 3.0

@@ -68,6 +68,28 @@ def test_what_is_known_is_evaluated_and_the_rest_is_a_jaxpr(instantiate):
     assert results[-1] == 5.0
 
 
+@pytest.mark.parametrize("instantiate", [False, True])
+def test_keys_that_are_known_and_unknown(instantiate):
+    key = fnx.random.key(3)
+    halves = lambda a, b, x: (
+        fnx.random.split(a),
+        fnx.random.split(b)[1],
+        fnx.random.uniform(b) + x,
+    )
+    values = [
+        pe.PartialVal.known(key),
+        pe.PartialVal.unknown(fnx.core.ShapedArray((), key.dtype, sharding=None)),
+        pe.PartialVal.known(0.0),
+    ]
+    jaxpr, outs, consts = pe.trace_to_jaxpr_nounits(lu.wrap_init(halves), values, instantiate)
+    assert [o.is_known() for o in outs] == [not instantiate, False, False]
+    assert [o.get_aval().shape for o in outs] == [(2,), (), ()]
+    assert [o.get_aval().dtype for o in outs[:2]] == [key.dtype] * 2
+    *_, words, number = fnx.core.eval_jaxpr(jaxpr, consts, fnx.random.key_data(key))
+    assert (words == fnx.random.key_data(fnx.random.split(key)[1])).all()
+    assert number == fnx.random.uniform(key)
+
+
 def jax_float():
     return fnx.core.ShapedArray((), float, sharding=None)
 

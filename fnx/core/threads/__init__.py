@@ -1,1 +1,1 @@
-"""What becomes of threads, and of what they hold, when a process forks or ends."""
+"""What becomes of threads, and of what they hold, when a process forks, ends or is interrupted."""

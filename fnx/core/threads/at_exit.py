@@ -53,7 +53,7 @@ def at_the_end_only() -> Iterator[None]:
 
 def end_threads() -> None:
     """Raise SystemExit, which threads do not report, in those that are inside fnx, until none is."""
-    if not hasattr(sys, "_current_frames") or threading.active_count() == 1:
+    if not hasattr(sys, "_current_frames") or len(sys._current_frames()) == 1:
         return
     if not _process_ends():
         return

@@ -1,4 +1,4 @@
-"""Linear systems with sparse matrices."""
+"""Linear systems with sparse matrices, and eigenvalues."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import numpy as np
 
 from fnx.core.array import Array
 from fnx.core.errors import ShapeError
+from fnx.experimental.sparse.eigen import lobpcg_standard as lobpcg_standard
 from fnx.numpy import arange, diff, repeat, zeros_like
 from fnx.numpy.arrays.util import promote_inexact, to_arrays
 from fnx.transforms.callbacks import pure_callback

@@ -1,15 +1,17 @@
-"""`jax.experimental.hijax`: types of a library's own. Classes of them can be defined; none can be bound.
+"""`jax.experimental.hijax`: types of a library's own, whose values are Python objects here.
 
 flax defines some for variables with `hijax=True`, which is not its default.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
+from fnx.core.array import objects
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import MissingRule
 from fnx.interpreters.ad import Zero, instantiate_zeros, is_undefined_primal
 from fnx.ref import AbstractRef
+from fnx.transforms.scopes import types_of_libraries
 
 __all__ = ["AbstractRef", "ShapedArray", "Zero", "instantiate_zeros", "is_undefined_primal"]
 
@@ -37,19 +39,25 @@ class MutableHiType(HiType):  # flax
 
 
 class HiPrimitive:  # flax
-    """Base of operations on values of such types, which there are none of."""
+    """Base of operations on values of such types, which run as they are bound.
+
+    Their values are Python objects that hold arrays: operations may make, read and change them, also
+    within what is traced. What fnx traces are arrays, so such values are no arguments or results of
+    jitted functions, derivatives and loops, whose errors say so.
+    """
 
     multiple_results = False
 
     def __init__(self, name: str):
         self.name = name
 
-    def bind(self, *args: Any, **params: Any) -> NoReturn:
-        """MissingRule: fnx traces arrays alone."""
-        raise MissingRule(
-            f"fnx has no values of a library's own types, and cannot bind {self.name}; expected arrays. "
-            "With flax: hijax=False, its default."
-        )
+    def bind(self, *args: Any, **params: Any) -> Any:
+        """What `impl` of the class makes of values and parameters."""
+        return self.impl(*args, **params)
+
+    def impl(self, *args: Any, **params: Any) -> Any:
+        """NotImplementedError, where a library has not said what its operation does."""
+        raise MissingRule(f"{self.name} has no impl, and cannot be bound to values")
 
 
 class _EffectTypes:
@@ -64,9 +72,9 @@ class _EffectTypes:
 
 
 control_flow_allowed_effects = _EffectTypes()  # flax: of primitives that are none of fnx's
-_types: dict[type, Callable] = {}
 
 
 def register_hitype(value_type: type, typeof: Callable) -> None:  # flax
-    """Remember the class of the values of such a type, which nothing here makes."""
-    _types[value_type] = typeof
+    """What `jax.typeof` says of the values of a class, which are no arguments of what is traced."""
+    types_of_libraries[value_type] = typeof
+    objects.add(value_type)

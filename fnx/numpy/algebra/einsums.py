@@ -9,7 +9,7 @@ from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError
 from fnx.numpy.algebra.products import contract
-from fnx.numpy.arrays.util import convert, no_out, promote, reshape_to
+from fnx.numpy.arrays.util import convert, no_out, of_one_dtype, reshape_to
 from fnx.numpy.elementwise import ufuncs
 from fnx.numpy.structure.diagonals import diagonal
 from fnx.ops.base.broadcast import Sum, scalar
@@ -54,7 +54,7 @@ def einsum(
     no_out("einsum", out)
     if not isinstance(subscripts, str):
         subscripts, operands = _from_lists((subscripts, *operands))
-    xs = list(promote("einsum", *operands))
+    xs = list(of_one_dtype("einsum", *operands))
     subscripts = _canonical(subscripts, tuple([x.shape for x in xs]))
     if preferred_element_type is not None:
         xs = [convert(x, dtypes.canonical(preferred_element_type)) for x in xs]

@@ -41,7 +41,7 @@ def norm(x, ord=None, axis=None, keepdims=False):
 def _square(x: Array) -> Array:
     if dtypes.is_complex(x.dtype):
         return ops.real(ops.mul(x, ops.conj(x)))
-    return ops.square(x)
+    return ops.mul(x, x) if x.weak_type else ops.square(x)
 
 
 def _vector_norm(x: Array, ord: Any, axis: int, keepdims: bool) -> Array:

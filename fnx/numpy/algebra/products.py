@@ -15,8 +15,10 @@ from fnx.numpy.arrays.util import (
     convert,
     integer,
     no_out,
+    of_one_dtype,
     promote,
     reshape_to,
+    times_strong,
 )
 from fnx.numpy.elementwise import ufuncs
 from fnx.numpy.structure.diagonals import diagonal
@@ -50,9 +52,10 @@ def dot(a, b, *, precision=None, preferred_element_type=None, out_sharding=None)
     >>> jnp.dot(jnp.array([1.0, 2.0]), jnp.array([3.0, 4.0]))
     Array(11., dtype=float64)
     """
-    x, y = promote("dot", a, b)
+    x, y = of_one_dtype("dot", a, b)
     if not x.ndim or not y.ndim:
-        out = ufuncs.multiply(x, y)
+        alike = x.ndim == y.ndim and dtypes.is_inexact(x.dtype)
+        out = ops.mul(x, y) if alike else ufuncs.multiply(x, y)
         return (
             out
             if preferred_element_type is None
@@ -79,7 +82,7 @@ def matmul(a, b, *, precision=None, preferred_element_type=None, out_sharding=No
     >>> jnp.matmul(jnp.eye(2), jnp.ones(2))
     Array([1., 1.], dtype=float64)
     """
-    x, y = promote("matmul", a, b)
+    x, y = of_one_dtype("matmul", a, b)
     if not x.ndim or not y.ndim:
         raise ShapeError(
             f"matmul of shapes {x.shape} and {y.shape}; expected at least one axis each: multiply by "
@@ -116,7 +119,7 @@ def vdot(a, b, *, precision=None, preferred_element_type=None):
     >>> jnp.vdot(jnp.array([1j, 2.0]), jnp.array([1j, 3.0]))
     Array(7.+0.j, dtype=complex128)
     """
-    x, y = promote("vdot", a, b)
+    x, y = of_one_dtype("vdot", a, b)
     x, y = (reshape_to(z, (z.aval.size,)) for z in (ufuncs.conj(x), y))
     return dot(x, y, preferred_element_type=preferred_element_type)
 
@@ -127,7 +130,7 @@ def vecdot(x1, x2, /, *, axis=-1, precision=None, preferred_element_type=None):
     >>> jnp.vecdot(jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([1.0, 10.0]))
     Array([21., 43.], dtype=float64)
     """
-    x, y = promote("vecdot", x1, x2)
+    x, y = of_one_dtype("vecdot", x1, x2)
     x, y = moveaxis(x, axis, -1), moveaxis(y, axis, -1)
     _check("vecdot", x, x.ndim - 1, y, y.ndim - 1)
     x, y = broadcast_arrays("vecdot", [ufuncs.conj(x), y])
@@ -142,7 +145,7 @@ def matvec(x1, x2, /):
     >>> jnp.matvec(jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([1.0, 10.0]))
     Array([21., 43.], dtype=float64)
     """
-    x, y = promote("matvec", x1, x2)
+    x, y = of_one_dtype("matvec", x1, x2)
     return matmul(x, reshape_to(y, (*y.shape, 1)))[..., 0]
 
 
@@ -152,7 +155,7 @@ def vecmat(x1, x2, /):
     >>> jnp.vecmat(jnp.array([1.0, 10.0]), jnp.array([[1.0, 2.0], [3.0, 4.0]]))
     Array([31., 42.], dtype=float64)
     """
-    x, y = promote("vecmat", x1, x2)
+    x, y = of_one_dtype("vecmat", x1, x2)
     x = ufuncs.conj(x)
     return matmul(reshape_to(x, (*x.shape[:-1], 1, x.shape[-1])), y)[..., 0, :]
 
@@ -163,7 +166,7 @@ def inner(a, b, *, precision=None, preferred_element_type=None):
     >>> jnp.inner(jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([1.0, 10.0]))
     Array([21., 43.], dtype=float64)
     """
-    x, y = promote("inner", a, b)
+    x, y = of_one_dtype("inner", a, b)
     if not x.ndim or not y.ndim:
         return ufuncs.multiply(x, y)
     _check("inner", x, x.ndim - 1, y, y.ndim - 1)
@@ -191,7 +194,7 @@ def tensordot(a, b, axes=2, *, precision=None, preferred_element_type=None, out_
     >>> jnp.tensordot(jnp.ones((2, 3)), jnp.ones((3, 4)), 1).shape
     (2, 4)
     """
-    x, y = promote("tensordot", a, b)
+    x, y = of_one_dtype("tensordot", a, b)
     if isinstance(axes, str) or (isinstance(axes, (tuple, list)) and str in map(type, axes)):
         raise TypeMismatch(
             f"tensordot with axes={axes!r}; expected a number, or axes of a and of b"
@@ -240,7 +243,7 @@ def cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
     >>> jnp.cross(jnp.array([1.0, 0.0, 0.0]), jnp.array([0.0, 1.0, 0.0]))
     Array([0., 0., 1.], dtype=float64)
     """
-    x, y = promote("cross", a, b)
+    x, y = map(times_strong, promote("cross", a, b))
     if axis is not None:
         axisa = axisb = axisc = axis
     x, y = moveaxis(x, axisa, -1), moveaxis(y, axisb, -1)

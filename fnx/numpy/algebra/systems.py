@@ -220,7 +220,7 @@ def matrix_rank(M, rtol=None, *, hermitian=False, tol=None):
     """
     x = to_array(M, "linalg.matrix_rank")
     if x.ndim < 2:
-        return reduce.any(ufuncs.not_equal(x, 0)).astype(int)
+        return reduce.any(ufuncs.not_equal(x, 0)).astype("int32")
     x = matrix_of("matrix_rank", x)
     s = svd(x, compute_uv=False, hermitian=hermitian)
     if _one_of("matrix_rank", "tol", tol, rtol) is None:

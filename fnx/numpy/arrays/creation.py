@@ -19,6 +19,7 @@ from fnx.numpy.arrays.util import (
     convert,
     eager,
     result_dtype,
+    strong,
     to_array,
 )
 from fnx.ops.base.broadcast import broadcast_axis, broadcast_to, given
@@ -430,7 +431,9 @@ def full_like(
     >>> jnp.full_like(jnp.arange(3), 7)
     Array([7, 7, 7], dtype=int64)
     """
-    return _like(a, to_array(fill_value, "full_like"), dtype, shape)
+    value = to_array(fill_value, "full_like")
+    out = _like(a, value, dtype, shape)
+    return strong(out) if value.ndim else out
 
 
 __all__ = [

@@ -77,6 +77,10 @@ COMPARISONS = {
     "array_equal": "", "array_equiv": "", "allclose": "",
 }  # fmt: skip
 
+CONVERSIONS = frozenset(
+    {"astype", "convert_element_type"}
+)  # of which keys know the one to their own dtype
+
 
 def is_keys(x: Any) -> bool:
     """Whether a value is an array of keys; `fnx.random` need not be imported to tell."""
@@ -136,6 +140,9 @@ def serve(module: dict[str, Any]) -> None:
     for name in _CREATE.keys() & module.keys():
         module[name] = _also_makes_keys(module[name])
         module[name].__module__ = module["__name__"]
+    for name in CONVERSIONS & module.keys():
+        module[name] = _also_leaves_keys(module[name])
+        module[name].__module__ = module["__name__"]
     for name in COMPARISONS.keys() & module.keys():
         module[name] = _also_compares_keys(module[name], COMPARISONS[name])
         module[name].__module__ = module["__name__"]
@@ -187,6 +194,30 @@ def _also_makes_keys(f: Callable) -> Callable:
             if keys is None:
                 raise
             return keys
+
+    return either
+
+
+def same_keys(keys: Any, dtype: Any) -> Any:
+    """Keys as they are; ValueError for another dtype than theirs."""
+    if dtype == keys.dtype:
+        return keys
+    raise InvalidValue(
+        f"cannot convert {keys.dtype} to {dtype}; fnx.random.key_data(keys) gives the words of keys, and "
+        "fnx.random.wrap_key_data(words) makes keys of them"
+    )
+
+
+def _also_leaves_keys(f: Callable) -> Callable:
+    @wraps(f)
+    def either(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return f(*args, **kwargs)
+        except TypeMismatch:
+            if not (args and is_keys(args[0])):
+                raise
+            dtype = args[1] if len(args) > 1 else kwargs.get("dtype", kwargs.get("new_dtype"))
+            return same_keys(args[0], dtype)
 
     return either
 

@@ -17,7 +17,7 @@ from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray, as_array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import FnxError
-from fnx.core.interpreter import _IGNORE, _float_errors
+from fnx.core.interpreter import _IGNORE, _float_errors, _float_errors_of
 from fnx.core.jaxpr import Jaxpr, Var
 from fnx.numpy.arrays.util import eager
 
@@ -160,7 +160,7 @@ class Program:
     def __call__(self, inputs: list[np.ndarray]) -> Any:
         values = self.blank.copy()
         values[self.inputs] = inputs
-        token = _float_errors.set(_IGNORE)
+        token = _float_errors_of[_IGNORE]
         try:
             for impl, ins, outs in self.steps:
                 found = impl(*[values[k] for k in ins])

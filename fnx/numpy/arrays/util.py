@@ -17,6 +17,7 @@ from fnx.core.errors import FnxError, InvalidValue, MissingRule, ShapeError, Typ
 from fnx.core.interpreter import current, evaluate
 from fnx.core.source import is_internal
 from fnx.ops.base import permute
+from fnx.ops.elementwise.arithmetic import mul
 from fnx.ops.elementwise.convert import ConvertElementType
 from fnx.ops.elementwise.select import select as _select
 from fnx.ops.structure.basic import broadcast_to
@@ -127,7 +128,14 @@ def strong(x: Array) -> Array:
 
 def beside_constants(x: Array) -> Array:
     """The result of a formula with constants: those beside arrays are not weak in JAX."""
-    return strong(x) if x.weak_type and x.shape else x
+    return times_strong(x) if x.weak_type and x.shape else x
+
+
+def times_strong(x: Array) -> Array:
+    """A value, and its cotangents, as a number that is not weak would leave them."""
+    if not x.weak_type or not dtypes.is_inexact(x.dtype):
+        return strong(x)
+    return strong(x) if type(x) is ConcreteArray else mul(x, _constant(1, x.dtype, False))
 
 
 _FLOATS = frozenset(d for d in dtypes.ALL if dtypes.is_inexact(d))
@@ -145,11 +153,16 @@ def _of_one_dtype(xs: tuple) -> Sequence[Array] | None:
         kind = type(second)
         if (kind is float and dtype in _FLOATS) or (kind is int and dtype in _NUMBERS):
             if kind is float or -_SAFE < second < _SAFE:
-                return first, constant(second, dtype)
+                return first, constant(second, dtype, first.weak_type)
             return None
+    weak = 0
     for x in xs:
         if not issubclass(type(x), Array) or x.dtype != dtype:
             return None
+        weak += x.weak_type
+    # Beside others weak ones are made strong; truth values always are, as in JAX.
+    if weak and (weak < len(xs) or dtype == dtypes.bool_):
+        return [strong(x) for x in xs]
     return xs
 
 
@@ -171,7 +184,19 @@ def promote(name: str, *xs: Any, strictly: bool = True) -> Sequence[Array]:
         ]
     )
     dtype, weak = _joint_type(tuple([type_of(x) for x in xs]), strictly)
-    return [convert(x, dtype, weak) for x in xs]
+    return [_promoted(x, dtype, weak) for x in xs]
+
+
+def of_one_dtype(name: str, *xs: Any) -> Sequence[Array]:
+    """As `promote`, but what is weak stays weak, as in JAX's products."""
+    arrays = to_arrays(name, *xs)
+    dtype, weak = dtypes.promote(tuple([(x.dtype, x.weak_type) for x in arrays]))
+    return [convert(x, dtype, weak) for x in arrays]
+
+
+def _promoted(x: Any, dtype: np.dtype, weak: bool) -> Array:
+    out = convert(x, dtype, weak)
+    return out if weak else strong(out)
 
 
 def _joint_type(pairs: tuple, strictly: bool) -> tuple[np.dtype, bool]:
@@ -194,7 +219,7 @@ def promote_inexact(name: str, *xs: Any, strictly: bool = True) -> Sequence[Arra
     dtype, weak = _joint_type(tuple([type_of(x) for x in xs]), strictly)
     if not dtypes.is_inexact(dtype):
         dtype = dtypes.to_inexact(dtype)
-    return [convert(x, dtype, weak) for x in xs]
+    return [_promoted(x, dtype, weak) for x in xs]
 
 
 def floats(name: str, x: Any) -> Array:
@@ -247,13 +272,20 @@ def _common(shapes: tuple[Shape, ...]) -> Shape | None:
     return tuple(out)
 
 
+_OF_ALL_SHAPES = frozenset({"broadcast_arrays", "broadcast_shapes", "where"})
+
+
 def common_shape(name: str, shapes: Sequence[Shape]) -> Shape:
     """The shape to which shapes broadcast."""
     found = _common(tuple(shapes))
     if found is None:
+        got = ", ".join(map(str, shapes))
+        message = f"{name} got incompatible shapes for broadcasting: {got}"
+        if name in _OF_ALL_SHAPES:  # programs look for these words, as JAX has them
+            message = f"Incompatible shapes for broadcasting: shapes=[{got}], in {name}"
         raise ShapeError(
-            f"{name} got shapes that do not broadcast: {', '.join(map(str, shapes))}; axes are aligned "
-            "at the end, and must be equal or 1. Add axes with x[:, None], or reshape."
+            f"{message}; axes are aligned at the end, and must be equal or 1. Add axes with "
+            "x[:, None], or reshape."
         )
     return found
 

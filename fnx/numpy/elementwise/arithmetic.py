@@ -68,7 +68,7 @@ def times(x: Array, value: Any) -> Array:
 def truth(x: Any, name: str = "function") -> Array:
     """Whether elements are not zero."""
     x = to_array(x, name)
-    return x if x.dtype == dtypes.bool_ else ops.ne(x, zero(x))
+    return x if x.dtype == dtypes.bool_ else ops.ne(x, ops.constant(0, x))
 
 
 def where3(mask: Array, on_true: Any, on_false: Any) -> Array:
@@ -221,7 +221,7 @@ def reciprocal(x, /):
     Array([0.5  , 0.125], dtype=float64)
     """
     (x,) = promote_inexact("reciprocal", x)
-    return ops.div(one(x), x)
+    return ops.IntegerPow(-1)(x)
 
 
 def float_power(x, y, /):
@@ -279,6 +279,8 @@ def _float_exponent(x: Any, n: float) -> Array | None:
     if n not in (0.5, -0.5, 1.0, 2.0, 3.0, -1.0):
         return None
     x, _ = promote_inexact("power", x, n)
+    if x.weak_type:  # derivatives of a power are never weak
+        return None
     if n == 0.5:
         return ops.sqrt(x)
     return ops.rsqrt(x) if n == -0.5 else _integer_power(x, int(n), int(n))

@@ -8,6 +8,7 @@ from fnx.core.errors import TypeMismatch
 from fnx.core.interpreter import Tracer
 from fnx.numpy.arrays.traced_cache import replayed
 from fnx.numpy.arrays.util import (
+    beside_constants,
     broadcast_arrays,
     convert,
     eager,
@@ -142,11 +143,11 @@ def gcd(x1, x2):
     if not (isinstance(x, Tracer) or isinstance(y, Tracer)) and eager():
         while y._value.any():  # type: ignore[attr-defined]
             x, y = step((x, y))
-        return x
+        return beside_constants(x)
     left = lambda pair: ReduceOr(tuple(range(y.ndim)))(ops.ne(pair[1], zero(pair[1])))
     if not y.ndim:
         left = lambda pair: ops.ne(pair[1], zero(pair[1]))
-    return transformation("while_loop")(left, step, (x, y))[0]
+    return beside_constants(transformation("while_loop")(left, step, (x, y))[0])
 
 
 def lcm(x1, x2):
@@ -160,7 +161,8 @@ def lcm(x1, x2):
     x, y = fit("lcm", promote("lcm", x1, x2))
     divisor = gcd(x, y)
     safe = select(ops.eq(divisor, zero(divisor)), one(divisor), divisor)
-    return ops.mul(absolute(x), ops.div(absolute(y), safe))  # overflows as NumPy's does
+    # It overflows as NumPy's does.
+    return beside_constants(ops.mul(absolute(x), ops.div(absolute(y), safe)))
 
 
 def _need_integers(name: str, x: Array) -> None:

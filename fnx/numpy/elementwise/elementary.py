@@ -22,6 +22,7 @@ from fnx.numpy.arrays.util import (
     select,
     shown,
     strong,
+    times_strong,
     to_array,
     to_arrays,
     ufunc_operands,
@@ -117,8 +118,8 @@ def log10(x, /):
 def _log_of_base(x: Array, of_real: Callable, base: int) -> Array:
     """Of a complex value both parts: complex division would make NaN of what is infinite."""
     if not dtypes.is_complex(x.dtype):
-        return strong(of_real(x))  # as JAX's, which divides by a constant
-    x, octave = ops.log(x), constant(math.log(base), dtypes.real_of(x.dtype))
+        return times_strong(of_real(x))  # as JAX's, which divides by a constant
+    x, octave = times_strong(ops.log(x)), constant(math.log(base), dtypes.real_of(x.dtype))
     return ops.complex_(ops.div(ops.real(x), octave), ops.div(ops.imag(x), octave))
 
 
@@ -240,7 +241,8 @@ def heaviside(x1, x2, /):
     """
     x, y = fit("heaviside", promote_inexact("heaviside", x1, x2))
     step = select(ops.lt(x, zero(x)), zero(x), select(ops.gt(x, zero(x)), one(x), y))
-    return beside_constants(select(ops.ne(x, x), x, step))
+    out = select(ops.ne(x, x), x, step)
+    return strong(out) if out.shape else out
 
 
 def copysign(x1, x2, /):
@@ -349,7 +351,7 @@ def angle(z, deg=False):
     >>> jnp.angle(jnp.array([1.0, 1j, -1.0]), deg=True)
     Array([  0.,  90., 180.], dtype=float64)
     """
-    z = floats("angle", z)
+    z = strong(floats("angle", z))
     re = real(z)
     im = imag(z)
     out = ops.atan2(im, re)

@@ -21,7 +21,7 @@ from fnx.numpy.arrays.util import (
     to_array,
     ufunc_operands,
 )
-from fnx.numpy.elementwise.arithmetic import absolute, add, binary, imag, multiply, truth, zero
+from fnx.numpy.elementwise.arithmetic import absolute, add, binary, imag, multiply, truth
 from fnx.numpy.elementwise.division import numbers
 from fnx.ops.base.broadcast import full
 from fnx.ops.elementwise import arithmetic as ops
@@ -63,7 +63,7 @@ def isinf(x, /):
     x = to_array(x, "isinf")
     kind = dtypes.kind(x.dtype)
     if kind == "f":
-        return ops.eq(ops.abs_(x), constant(math.inf, x.dtype))
+        return ops.eq(ops.abs_(x), constant(math.inf, x.dtype, False))
     if kind == "c":
         return ops.or_(isinf(ops.real(x)), isinf(ops.imag(x)))
     return full(x.shape, False, dtypes.bool_)
@@ -79,7 +79,7 @@ def isposinf(x, /, out=None):
     x = to_array(x, "isposinf")
     if not dtypes.is_inexact(x.dtype):
         return full(x.shape, False, dtypes.bool_)
-    return ops.eq(x, constant(math.inf, x.dtype))
+    return ops.eq(x, constant(math.inf, x.dtype, False))
 
 
 def isneginf(x, /, out=None):
@@ -92,7 +92,7 @@ def isneginf(x, /, out=None):
     x = to_array(x, "isneginf")
     if not dtypes.is_inexact(x.dtype):
         return full(x.shape, False, dtypes.bool_)
-    return ops.eq(x, constant(-math.inf, x.dtype))
+    return ops.eq(x, constant(-math.inf, x.dtype, False))
 
 
 def isreal(x):
@@ -102,7 +102,7 @@ def isreal(x):
     Array([ True, False], dtype=bool)
     """
     y = imag(x)
-    return ops.eq(y, zero(y))
+    return ops.eq(y, ops.constant(0, y))
 
 
 def iscomplex(x):
@@ -112,7 +112,7 @@ def iscomplex(x):
     Array([False,  True], dtype=bool)
     """
     y = imag(x)
-    return ops.ne(y, zero(y))
+    return ops.ne(y, ops.constant(0, y))
 
 
 def _comparison(name: str, prim: Any, strict: Any, what: str, gives: str) -> Callable:

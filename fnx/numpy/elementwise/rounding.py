@@ -16,6 +16,7 @@ from fnx.numpy.arrays.util import (
     named,
     no_out,
     select,
+    strong,
     to_array,
     type_of_any,
 )
@@ -114,7 +115,8 @@ def round(a, decimals=0, out=None):
     factor = constant(10.0 ** max(decimals, -limit), wide.dtype)
     large = ops.mul(wide, factor)
     rounded = ops.div(ops.Round(1)(large), factor)
-    return convert(select(ops.is_finite(large), rounded, wide), x.dtype)
+    out = convert(select(ops.is_finite(large), rounded, wide), x.dtype)
+    return strong(out) if out.shape else out
 
 
 around = round

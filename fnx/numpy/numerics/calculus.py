@@ -17,6 +17,7 @@ from fnx.numpy.arrays.util import (
     promote,
     promote_inexact,
     reshape_to,
+    strong,
     to_array,
 )
 from fnx.numpy.elementwise import ufuncs
@@ -79,7 +80,8 @@ def ediff1d(ary, to_end=None, to_begin=None):
         parts.insert(0, ravel(to_array(to_begin, "ediff1d")))
     if to_end is not None:
         parts.append(ravel(to_array(to_end, "ediff1d")))
-    return concatenate([convert(p, x.dtype) for p in parts])
+    joined = concatenate([convert(p, x.dtype) for p in parts])
+    return joined if to_begin is to_end is None else strong(joined)
 
 
 def gradient(f, *varargs, axis=None, edge_order=None):

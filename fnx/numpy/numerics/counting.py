@@ -9,7 +9,15 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.numpy.arrays.creation import array
-from fnx.numpy.arrays.util import INT, convert, integer, promote_inexact, reshape_to, to_array
+from fnx.numpy.arrays.util import (
+    INT,
+    convert,
+    integer,
+    promote_inexact,
+    reshape_to,
+    strong,
+    to_array,
+)
 from fnx.numpy.elementwise import ufuncs
 from fnx.numpy.reductions.reduce import max as max_
 from fnx.numpy.reductions.reduce import min as min_
@@ -65,7 +73,7 @@ def histogram_bin_edges(a, bins=10, range=None, weights=None):
     (x,) = promote_inexact("histogram", a)
     if np.ndim(bins) == 1:
         edges = array(bins) if isinstance(bins, (list, tuple)) else to_array(bins, "histogram")
-        return convert(edges, x.dtype)
+        return strong(convert(edges, x.dtype))
     if range is None:
         low, high = (min_(x), max_(x)) if x.aval.size else (scalar(0, x.dtype), scalar(1, x.dtype))
     else:

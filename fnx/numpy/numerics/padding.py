@@ -19,6 +19,7 @@ from fnx.numpy.structure.selection import take_static
 from fnx.numpy.structure.shapes import squeeze
 from fnx.numpy.structure.tiling import flip
 from fnx.ops.base.broadcast import broadcast_to as _broadcast_to
+from fnx.ops.elementwise.convert import ConvertElementType
 from fnx.ops.structure.slice import Pad
 
 
@@ -97,6 +98,7 @@ def _pad_constant(x: Array, width: list, values: Any) -> Array:
         or getattr(values, "shape", None) == ()
     ):
         value = convert(to_array(values, "pad"), x.dtype)
+        value = ConvertElementType(x.dtype, True)(value) if x.weak_type else value
         return Pad(tuple([(lo, hi, 0) for lo, hi in width]))(x, value)
     table = _broadcast_to(convert(array(values), x.dtype), (x.ndim, 2))
     for k, (lo, hi) in enumerate(width):

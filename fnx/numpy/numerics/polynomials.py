@@ -11,7 +11,15 @@ from fnx.numpy import algebra
 from fnx.numpy.algebra.products import dot
 from fnx.numpy.arrays.creation import array
 from fnx.numpy.arrays.traced_cache import replayed
-from fnx.numpy.arrays.util import convert, integer, promote, promote_inexact, reshape_to, to_array
+from fnx.numpy.arrays.util import (
+    convert,
+    integer,
+    promote,
+    promote_inexact,
+    reshape_to,
+    strong,
+    to_array,
+)
 from fnx.numpy.elementwise import ufuncs
 from fnx.numpy.numerics.calculus import convolve
 from fnx.numpy.reductions import reduce
@@ -43,7 +51,10 @@ def polyval(p, x, *, unroll=16):
 
 def _coefficients(name: str, a: Any, b: Any) -> list[Array]:
     a, b = (array(z) if isinstance(z, (list, tuple)) else z for z in (a, b))
-    return [x if x.ndim else ravel(x) for x in promote(name, a, b)]
+    xs = promote(name, a, b)
+    if not all([x.weak_type for x in xs]):
+        xs = [strong(x) for x in xs]
+    return [x if x.ndim else ravel(x) for x in xs]
 
 
 def _two_polynomials(name: str, a: Any, b: Any) -> list[Array]:

@@ -17,6 +17,7 @@ from fnx.numpy.arrays.util import (
     no_out,
     promote_inexact,
     reshape_to,
+    strong,
     to_array,
 )
 from fnx.numpy.elementwise import ufuncs
@@ -143,7 +144,7 @@ def nanmedian(a, axis=None, out=None, overwrite_input=False, keepdims=False):
     Array(5., dtype=float64)
     """
     no_out("nanmedian", out)
-    return _quantile(a, 0.5, axis, "midpoint", keepdims, None, skip_nan=True)
+    return strong(_quantile(a, 0.5, axis, "midpoint", keepdims, None, skip_nan=True))
 
 
 def _quantile(

@@ -133,6 +133,7 @@ def _vectorized(core: Callable, xs: list, parsed: Any, pyfunc: Callable) -> Any:
     lead = broadcast_shapes(*leads) if leads else ()
     padded = [x.reshape((1,) * (len(lead) - len(s)) + x.shape) for x, s in zip(xs, leads)]
     fn = _checked(core, parsed, sizes) if parsed else core
+    fn.__wrapped__ = pyfunc  # type: ignore[attr-defined]
     # Innermost axes first; an axis of size 1 is not mapped where another argument's is larger.
     squeezed = list(padded)
     plan = []

@@ -18,7 +18,7 @@ from fnx.numpy.arrays.util import (
 )
 from fnx.numpy.reductions.reduce import sum_dtype
 from fnx.ops.base.broadcast import full as _full
-from fnx.ops.base.broadcast import scalar
+from fnx.ops.base.broadcast import scalar_like
 from fnx.ops.elementwise import arithmetic as ops
 from fnx.ops.reduction.cumulative import Cumulative
 
@@ -32,7 +32,7 @@ def _cumulative(name: str, kind: str, doc: str, fill: float | None = None) -> Ca
             x, axis = reshape_to(x, (x.aval.size,)), 0
         k = canonical_axis(axis, x.ndim)
         if fill is not None and dtypes.is_inexact(x.dtype):
-            x = select(ops.ne(x, x), scalar(fill, x.dtype), x)
+            x = select(ops.ne(x, x), scalar_like(fill, x), x)
         wanted = dtypes.canonical(dtype) if dtype is not None else x.dtype
         x = convert(x, wanted)
         if wanted != dtypes.bool_:

@@ -11,7 +11,7 @@ from fnx.numpy.arrays.util import named, promote_inexact, select, shown, to_arra
 from fnx.numpy.elementwise import ufuncs
 from fnx.numpy.reductions.averages import mean, var
 from fnx.numpy.reductions.reduce import any, argmax, argmin, as_mask, max, min, prod, sum
-from fnx.ops.base.broadcast import scalar
+from fnx.ops.base.broadcast import scalar, scalar_like
 from fnx.ops.elementwise import arithmetic as ops
 
 
@@ -20,7 +20,7 @@ def _without_nan(x: Array, value: Any) -> tuple[Array, Array | None]:
     if not dtypes.is_inexact(x.dtype):
         return x, None
     bad = ops.ne(x, x)
-    return select(bad, scalar(value, x.dtype), x), ops.not_(bad)
+    return select(bad, scalar_like(value, x), x), ops.not_(bad)
 
 
 def nansum(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=None):

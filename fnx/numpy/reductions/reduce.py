@@ -92,11 +92,11 @@ def _fold(
     wanted = dtypes.canonical(dtype) if dtype is not None else sum_dtype(x.dtype, promote_integers)
     # Narrow floats are added up in float32, and `initial` is a part of that.
     narrow = initial is not None and dtypes.is_float(wanted) and wanted.itemsize < 4
-    x = convert(convert(x, wanted), dtypes.float32 if narrow else wanted)
+    x = strong(convert(convert(x, wanted), dtypes.float32 if narrow else wanted))
     if where is not None:
         x = _masked(name, x, where, neutral)
     out = prim(axes)(x) if axes else x
-    out = keep(strong(out), x, axes, keepdims)
+    out = keep(out, x, axes, keepdims)
     return convert(_with_initial(name, combine, out, initial), wanted)
 
 
@@ -159,7 +159,7 @@ def _extremum(
                 raise InvalidValue(
                     f"{name} with where= needs initial=, the result where nothing is left"
                 )
-            x = _masked(name, x, where, bound(x.dtype))
+            x = _masked(name, strong(x), where, bound(x.dtype))
         if initial is None and 0 in [x.shape[k] for k in axes]:
             raise InvalidValue(
                 f"{name} over axes {axes}, of which one is empty, of shape {x.shape}: there is no "
@@ -205,7 +205,7 @@ def _test(name: str, prim: Callable, neutral: bool, doc: str) -> Callable:
         axes = canonical_axes(axis, x.ndim)
         if where is not None:
             x = _masked(name, x, where, neutral)
-        return keep(prim(axes)(x) if axes else x, x, axes, keepdims)
+        return strong(keep(prim(axes)(x) if axes else x, x, axes, keepdims))
 
     return fn
 

@@ -6,7 +6,7 @@ from fnx.core import dtypes
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.numpy.arrays.creation import array
 from fnx.numpy.arrays.traced_cache import replayed
-from fnx.numpy.arrays.util import INT, canonical_axis, constant, convert, integer, to_array
+from fnx.numpy.arrays.util import INT, canonical_axis, constant, convert, integer, strong, to_array
 from fnx.numpy.arrays.util import select as _select
 from fnx.numpy.elementwise import ufuncs
 from fnx.numpy.structure.shapes import moveaxis, ravel, reshape
@@ -49,7 +49,7 @@ def diagflat(v, k=0):
            [0, 0, 2],
            [0, 0, 0]], dtype=int64)
     """
-    return diag(ravel(v), k)
+    return diag(strong(ravel(v)), k)
 
 
 def diagonal(a, offset=0, axis1=0, axis2=1):
@@ -60,7 +60,7 @@ def diagonal(a, offset=0, axis1=0, axis2=1):
     """
     x = to_array(a, "diagonal")
     i, j = canonical_axis(axis1, x.ndim), canonical_axis(axis2, x.ndim)
-    x = moveaxis(x, (i, j), (-2, -1))
+    x = moveaxis(strong(x), (i, j), (-2, -1))
     rows, columns = x.shape[-2:]
     first = (max(-offset, 0), max(offset, 0))
     n = max(min(rows - first[0], columns - first[1]), 0)

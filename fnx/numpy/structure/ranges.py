@@ -23,6 +23,7 @@ from fnx.numpy.arrays.util import (
     integer,
     promote_inexact,
     result_dtype,
+    strong,
     to_array,
     to_arrays,
     transformation,
@@ -131,7 +132,8 @@ def linspace(
     if num < 0:
         raise InvalidValue(f"linspace with num={num}; expected at least 0")
     wanted = None if dtype is None else dtypes.canonical(dtype)
-    a, b = broadcast_arrays("linspace", promote_inexact("linspace", start, stop))
+    a, b = map(strong, promote_inexact("linspace", start, stop))
+    a, b = broadcast_arrays("linspace", [a, b])
     out, step = _linspace(a, b, num, endpoint)
     if axis not in (0, -out.ndim):
         out = move_axis(out, 0, canonical_axis(axis, out.ndim))
@@ -185,7 +187,8 @@ def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
     >>> jnp.geomspace(1.0, 8.0, 4)
     Array([1., 2., 4., 8.], dtype=float64)
     """
-    a, b = broadcast_arrays("geomspace", promote_inexact("geomspace", start, stop))
+    a, b = map(strong, promote_inexact("geomspace", start, stop))
+    a, b = broadcast_arrays("geomspace", [a, b])
     sign = ops.sign(a)  # of a complex number its direction, from which the logarithms start
     a, b = ops.div(a, sign), ops.div(b, sign)
     exponents = linspace(ops.log(a), ops.log(b), num, endpoint)
@@ -396,7 +399,7 @@ def vander(x, N=None, increasing=False):
            [4, 2, 1],
            [9, 3, 1]], dtype=int64)
     """
-    x = to_array(x, "vander")
+    x = strong(to_array(x, "vander"))
     n = x.shape[0] if N is None else integer(N, "N")
     if n < 0:
         raise InvalidValue(f"vander with N={n}; expected at least 0 columns")

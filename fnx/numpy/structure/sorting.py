@@ -16,6 +16,7 @@ from fnx.numpy.arrays.util import (
     promote,
     promote_inexact,
     select,
+    strong,
     to_array,
 )
 from fnx.numpy.elementwise import ufuncs
@@ -112,7 +113,7 @@ def sort_complex(a):
     Array([1.+5.j, 2.-1.j, 2.+1.j], dtype=complex128)
     """
     (x,) = promote_inexact("sort_complex", a)
-    return sort(convert(x, dtypes.complex_of(x.dtype)))
+    return strong(sort(convert(x, dtypes.complex_of(x.dtype))))
 
 
 def partition(a, kth, axis=-1):

@@ -11,7 +11,7 @@ from fnx.core.interpreter import Interpreter, Tracer, evaluate
 from fnx.observe.displays import markup
 from fnx.observe.displays.statistics import Summary, cells, is_sampled, summary
 from fnx.observe.displays.strip import legend, strip
-from fnx.process.mesh import SingleDeviceSharding, sharding_of
+from fnx.process.shardings import SingleDeviceSharding, sharding_of
 
 
 def _facts(x: Any) -> list[tuple[str, Any]]:

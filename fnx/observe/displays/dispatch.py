@@ -5,7 +5,7 @@ from typing import Any
 from fnx.core.array import ConcreteArray
 from fnx.core.interpreter import Tracer
 from fnx.observe.displays import arrays, shardings
-from fnx.process.mesh import Sharding
+from fnx.process.shardings import Sharding
 
 
 def html(x: Any) -> str:

@@ -4,7 +4,8 @@ from typing import Any
 
 from fnx.core import policy
 from fnx.observe.displays import markup
-from fnx.process.mesh import Mesh, NamedSharding, Sharding, SingleDeviceSharding, spec_names
+from fnx.process.mesh import Mesh, spec_names
+from fnx.process.shardings import NamedSharding, Sharding, SingleDeviceSharding
 
 # Told apart side by side on either theme; devices beyond them begin anew.
 _FILLS = ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#e45756", "#72b7b2", "#9d755d", "#bab0ac")

@@ -1,5 +1,6 @@
 """Broadcast and Sum, each the transpose of the other; and what is made of them alone."""
 
+from collections.abc import Mapping
 from dataclasses import field
 from functools import lru_cache
 from typing import Any
@@ -18,6 +19,7 @@ from fnx.core.primitive import Primitive
 from fnx.core.recipe import Fold, Library, Operand, Point, Recipe, Reshape
 from fnx.ops.base import float32_accumulation
 from fnx.ops.base.linear import Linear
+from fnx.ops.base.sharding_rule import Factors, part, reduced_axes
 
 Shape = tuple[int, ...]
 
@@ -96,6 +98,17 @@ class Broadcast(Linear):
         dims = (*dims[:axis], at, *[d + 1 for d in dims[axis:]])
         return (Broadcast((*shape[:at], size, *shape[at:]), dims)(args[0]),), (at,)
 
+    def sharding(self, x: ShapedArray) -> Factors:
+        wide = [n != self.shape[d] for n, d in zip(x.shape, self.broadcast_dimensions)]
+        axes = tuple([None if w else d for w, d in zip(wide, self.broadcast_dimensions)])
+        rank = tuple(range(len(self.shape)))
+
+        def local(parts: Mapping[int, int]) -> Broadcast:
+            shape = [part(n, parts.get(d, 1)) for d, n in enumerate(self.shape)]
+            return Broadcast(tuple(shape), self.broadcast_dimensions)
+
+        return Factors((axes,), (rank,), local=local)
+
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
         dims = self.broadcast_dimensions
         zero = expr.size(0)
@@ -157,6 +170,9 @@ class Sum(Linear):
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         moved, out = batched_axes(self.axes, axes[0])
         return (Sum(moved)(args[0]),), (out,)
+
+    def sharding(self, x: ShapedArray) -> Factors:
+        return reduced_axes(x.ndim, self.axes, "sum", 0)
 
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
         if all(x.shape[k] == 1 for k in self.axes):

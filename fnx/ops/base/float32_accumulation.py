@@ -9,6 +9,7 @@ from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Call, Operand, Point, Recipe
 from fnx.ops.base.compose import Program
+from fnx.ops.base.sharding_rule import Factors, axis_by_axis
 
 # By name as in recipes.
 NARROW = {"float16": np.dtype(np.float16), "bfloat16": dtypes.bfloat16}
@@ -31,6 +32,9 @@ class Cast(Primitive):
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         return (self(args[0]),), axes
+
+    def sharding(self, x: ShapedArray) -> Factors:
+        return axis_by_axis(x.ndim, x.ndim)
 
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
         return Point(lambda *ix: expr.cast(x(*ix), dtypes.NAME[self.dtype]))

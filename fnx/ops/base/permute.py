@@ -1,6 +1,7 @@
 """Reshape, squeeze, transpose and reverse: the same elements in another order or shape."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from fnx.core.recipe import Operand, Point, Recipe
 from fnx.core.recipe import Reshape as ReshapeRecipe
 from fnx.ops.base.broadcast import Shape, broadcast_axis, check_axes, insert_axes, without
 from fnx.ops.base.linear import Linear
+from fnx.ops.base.sharding_rule import Factors, all_but, part, reshape_factors
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,17 @@ class Reshape(Linear):
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         return (Reshape((size, *self.new_sizes))(move_axis(args[0], axes[0], 0)),), (0,)
+
+    def sharding(self, x: ShapedArray) -> Factors | None:
+        if not x.size:
+            return None
+        old, new, multiple = reshape_factors(x.shape, self.new_sizes)
+
+        def local(parts: Mapping[int, int]) -> Reshape:
+            sizes = [part(n, parts.get(f, 1)) for n, f in zip(self.new_sizes, new)]
+            return Reshape(tuple(sizes))
+
+        return Factors((old,), (new,), multiple=multiple, local=local)
 
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
         return ReshapeRecipe(x)
@@ -75,6 +88,10 @@ class Squeeze(Linear):
         axis = axes[0]
         moved = tuple([d + (d >= axis) for d in self.dimensions])
         return (Squeeze(moved)(args[0]),), (axis - sum(d < axis for d in moved),)
+
+    def sharding(self, x: ShapedArray) -> Factors:
+        axes = tuple([None if k in self.dimensions else k for k in range(x.ndim)])
+        return Factors((axes,), (tuple([k for k in axes if k is not None]),))
 
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
         return ReshapeRecipe(x)
@@ -114,6 +131,9 @@ class Transpose(Linear):
         moved = (axis, *[k + (k >= axis) for k in self.permutation])
         return (Transpose(moved)(args[0]),), (0,)
 
+    def sharding(self, x: ShapedArray) -> Factors:
+        return Factors((tuple(range(x.ndim)),), (self.permutation,))
+
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
         inverse = self.inverse()
         return Point(lambda *ix: x(*[ix[k] for k in inverse]))
@@ -141,6 +161,9 @@ class Rev(Linear):
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         axis = axes[0]
         return (Rev(tuple([d + (d >= axis) for d in self.dimensions]))(args[0]),), (axis,)
+
+    def sharding(self, x: ShapedArray) -> Factors:
+        return all_but(x.ndim, self.dimensions)
 
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
         def fn(*ix: Any) -> Any:

@@ -175,8 +175,8 @@ rem = binary(
 
 def _share(x: Any, out: Any, y: Any) -> Any:
     # Of an extremum: 1 where x is it, 1/2 where y is it too.
-    half = select(eq(y, out), scalar_like(0.5, x), one(x))
-    return select(eq(x, out), half, scalar_like(0, x))
+    half = select(eq(y, out), scalar_like(0.5, out), one(out))
+    return select(eq(x, out), half, scalar_like(0, out))
 
 
 _EXTREMUM = (
@@ -230,7 +230,12 @@ class Pow(Pointwise):
         return super().jvp(primals, tangents)
 
     def scalar_fn(self, x: str, y: str) -> Any:  # type: ignore[override]
-        return lambda a, b: by_root(a, b) or expr.apply("pow", a, expr.cast(b, x))
+        def fn(a: expr.Expr, b: expr.Expr) -> expr.Expr:
+            if b.op in ("const", "literal") and b.attr in (1.0, 2.0, 3.0, -1.0):
+                return expr.apply("integer_pow", a, attr=int(b.attr))
+            return by_root(a, b) or expr.apply("pow", a, expr.cast(b, x))
+
+        return fn
 
 
 pow_ = Pow()
@@ -422,8 +427,8 @@ complex_: Elementwise = binary(
     reference_functions.complex_,
     COMPLEXES,
     (
-        lambda t, o, x, y: complex_(t, scalar(0, t.dtype)),
-        lambda t, o, x, y: complex_(scalar(0, t.dtype), t),
+        lambda t, o, x, y: complex_(t, scalar_like(0, t)),
+        lambda t, o, x, y: complex_(scalar_like(0, t), t),
     ),
     (lambda ct, o, x, y: real(ct), lambda ct, o, x, y: neg(imag(ct))),
     cost=SELECTION,

@@ -15,6 +15,7 @@ from fnx.core.primitive import Primitive
 from fnx.core.recipe import Library, Operand, Point, Recipe
 from fnx.ops.base.linear import Linear
 from fnx.ops.base.permute import move_axis
+from fnx.ops.base.sharding_rule import Factors
 from fnx.ops.elementwise.pointwise import FLOAT, Pointwise
 
 
@@ -69,9 +70,9 @@ class ConvertElementType(Pointwise):
         return (self(primals[0]),), (tangent,)
 
     def transpose(self, cts: tuple, x: Any) -> tuple:  # type: ignore[override]
-        given = x.aval
-        ct = cts[0]
-        same = ct.dtype == given.dtype and (ct.aval.weak_type or not given.weak_type)
+        given, ct = x.aval, cts[0]
+        # Of one type it is recorded where weak: its tangent may not be, when it is differentiated again.
+        same = ct.dtype == given.dtype and not ct.weak_type and not given.weak_type
         return (ct if same else ConvertElementType(given.dtype, given.weak_type)(ct),)
 
     def scalar_fn(self, name: str) -> Any:  # type: ignore[override]
@@ -132,6 +133,13 @@ class BitcastConvertType(Primitive):
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         return (self(move_axis(args[0], axes[0], 0)),), (0,)
+
+    def sharding(self, x: ShapedArray) -> Factors:
+        rank = min(x.ndim, len(self.shape(x)))
+        axes, more = tuple(range(rank)), (None,)
+        return Factors(
+            ((*axes, *more[: x.ndim - rank]),), ((*axes, *more[: len(self.shape(x)) - rank]),)
+        )
 
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
         name = dtypes.NAME[self.new_dtype]

@@ -20,6 +20,7 @@ from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Host, Operand, Point, Recipe
 from fnx.ops.base.broadcast import Broadcast, Sum, broadcast_axis
 from fnx.ops.base.permute import move_axis
+from fnx.ops.base.sharding_rule import Factors, axis_by_axis
 
 Dtypes = Mapping[np.dtype, np.dtype]
 
@@ -35,6 +36,9 @@ INTEGER = dtype_table("iu")
 INTEGRAL = dtype_table("biu")
 FLOAT = dtype_table("f")
 INEXACT = dtype_table("fc")
+
+
+_LINEAR = ("add", "sub", "complex")  # in all operands together: tangents are added as values are
 
 
 def common_shape(name: str, avals: tuple) -> tuple[int, ...]:
@@ -56,7 +60,6 @@ class Pointwise(Primitive):
     """Element by element. What members differ in are these attributes, and `impl`."""
 
     elementwise = True
-    promotes = True
     cost = SIMPLE
     accepts = ANY  # which dtypes operands may have, with the dtype of the result
     jvps = ()  # per operand, (tangent, result, *operands) -> tangent of the result, or None
@@ -77,7 +80,7 @@ class Pointwise(Primitive):
             raise self.dtype_error(avals)
         if dtype is x.dtype and shape is x.shape and weak == x.weak_type:
             return (x,)
-        return (ShapedArray(shape, dtype, weak and dtype != dtypes.bool_),)
+        return (ShapedArray(shape, dtype, weak),)
 
     def dtype_error(self, avals: tuple) -> TypeMismatch:
         given = ", ".join(dtypes.NAME.get(a.dtype, str(a.dtype)) for a in avals)
@@ -90,11 +93,11 @@ class Pointwise(Primitive):
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         out = self(*primals)
-        total = None
+        total, sum_ = None, add if self.name in _LINEAR else add_any
         for rule, t in zip(self.jvps, tangents):
             if t is not None and rule is not None:
                 term = rule(t, out, *primals)
-                total = term if total is None else add(total, term)
+                total = term if total is None else sum_(total, term)
         if total is not None and not total.shape and out.shape:
             total = Broadcast(out.shape, ())(total)
         return (out,), (total,)
@@ -117,6 +120,10 @@ class Pointwise(Primitive):
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         return (self(*align(size, args, axes)),), (result_axis(args, axes),)
+
+    def sharding(self, *avals: ShapedArray) -> Factors:
+        ranks = [len(a.shape) for a in avals]
+        return axis_by_axis(max(ranks), *ranks)
 
     def lower(self, *operands: Operand) -> Recipe:
         fn = self.scalar_fn(*[x.dtype for x in operands])
@@ -188,3 +195,28 @@ def identity(t: Array, out: Any, *xs: Any) -> Array:
 
 
 add = Elementwise("add", np.add, NUMBER, (identity, identity), (identity, identity), "add")
+
+
+@dataclass(frozen=True)
+class AddWeak(Pointwise):
+    """x + y, as weak as x."""
+
+    name = "add_any"
+    accepts = NUMBER
+    typed_by = slice(0, 1)  # type: ignore[assignment]
+    jvps = (identity, identity)
+    pulls = (identity, identity)
+    expr = "add"
+    impl = staticmethod(np.add)
+
+    def abstract(self, x: ShapedArray, y: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
+        (out,) = super().abstract(x, y)
+        return (out.update(weak_type=x.weak_type),)
+
+
+add_weak = AddWeak()
+
+
+def add_any(x: Array, y: Array) -> Array:
+    """The sum of two parts of a derivative, as weak as the first, as in JAX."""
+    return add_weak(x, y) if x.weak_type and not y.weak_type else add(x, y)

@@ -16,6 +16,7 @@ from fnx.core.recipe import Fold, Library, Operand, Recipe
 from fnx.core.scalar import Expr
 from fnx.core.threads.fork_safety import cached_property
 from fnx.ops.base.permute import Transpose
+from fnx.ops.base.sharding_rule import Factors
 from fnx.ops.structure.basic import add_any, convert
 
 Shape = tuple[int, ...]
@@ -103,7 +104,6 @@ class DotGeneral(Primitive):
     dimension_numbers: Dims
     preferred_element_type: np.dtype | None = None
     name = "dot_general"
-    promotes = True
 
     def public_params(self) -> dict[str, Any]:
         return super().public_params() | {"precision": None, "out_sharding": None}
@@ -196,6 +196,17 @@ class DotGeneral(Primitive):
             out += sum(a not in rc and a not in rb for a in range(ay))
         new = DotGeneral(((lc, rc), (lb, rb)), self.preferred_element_type)
         return (new(x, y),), (out,)
+
+    def sharding(self, x: ShapedArray, y: ShapedArray) -> Factors:
+        (lc, rc), (lb, rb) = self.dimension_numbers
+        xs: list = [("x", k) for k in range(x.ndim)]
+        ys: list = [("y", k) for k in range(y.ndim)]
+        for a, b in zip((*lc, *lb), (*rc, *rb)):
+            ys[b] = xs[a]
+        batch = [xs[k] for k in lb]
+        free = [xs[k] for k in range(x.ndim) if k not in (*lc, *lb)]
+        free += [ys[k] for k in range(y.ndim) if k not in (*rc, *rb)]
+        return Factors((tuple(xs), tuple(ys)), ((*batch, *free),), {xs[k]: ("sum", 0) for k in lc})
 
     def lower(self, x: Operand, y: Operand) -> Recipe:  # type: ignore[override]
         dot = layout(self.dimension_numbers, len(x.shape), len(y.shape))

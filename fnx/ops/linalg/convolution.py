@@ -19,6 +19,7 @@ from fnx.ops.base.broadcast import Broadcast
 from fnx.ops.base.compose import Program
 from fnx.ops.base.float32_accumulation import Cast
 from fnx.ops.base.permute import Reshape, Rev, Transpose
+from fnx.ops.base.sharding_rule import Factors
 from fnx.ops.linalg import conv_recipes
 from fnx.ops.linalg.contraction import accumulator
 from fnx.ops.linalg.conv_layout import (
@@ -69,7 +70,6 @@ class ConvGeneralDilated(Primitive):
     batch_group_count: int = 1
     preferred_element_type: np.dtype | None = None
     name = "conv_general_dilated"
-    promotes = True
 
     # --- shapes ---------------------------------------------------------------------------------
 
@@ -318,6 +318,18 @@ class ConvGeneralDilated(Primitive):
         return (unpermuted(move_axis(out, 1, 0), os, True),), (0,)
 
     # --- native code ----------------------------------------------------------------------------
+
+    def sharding(self, x: ShapedArray, w: ShapedArray) -> Factors:
+        xs, ws, os = self._specs(x, w)
+        left: list = [None] * x.ndim
+        right: list = [None] * w.ndim
+        out: list = [None] * x.ndim
+        if self.batch_group_count == 1:
+            left[xs[0]] = out[os[0]] = "batch"
+        if self.feature_group_count == self.batch_group_count == 1:
+            right[ws[0]] = out[os[1]] = "features"
+            left[xs[1]] = right[ws[1]] = "in"
+        return Factors((tuple(left), tuple(right)), (tuple(out),), {"in": ("sum", 0)})
 
     def lower(self, x: Operand, w: Operand) -> Recipe:  # type: ignore[override]
         (aval,) = self.abstract(_aval(x), _aval(w))

@@ -112,8 +112,8 @@ class QR(Stacked):
         m.check_matrices(self.name, a)
         *lead, rows, columns = a.shape
         k = rows if self.full_matrices else min(rows, columns)
-        q = ShapedArray((*lead, rows, k), a.dtype)
-        r = ShapedArray((*lead, k, columns), a.dtype)
+        q = ShapedArray((*lead, rows, k), a.dtype, a.weak_type)
+        r = ShapedArray((*lead, k, columns), a.dtype, a.weak_type)
         return (q, r, ShapedArray((*lead, columns), dtypes.int32)) if self.pivoting else (q, r)
 
     def impl(self, a: np.ndarray) -> tuple:  # type: ignore[override]
@@ -214,12 +214,12 @@ class SVD(Stacked):
         m.check_matrices(self.name, a)
         *lead, rows, columns = a.shape
         k = min(rows, columns)
-        s = ShapedArray((*lead, k), dtypes.real_of(a.dtype))
+        s = ShapedArray((*lead, k), dtypes.real_of(a.dtype), a.weak_type)
         if not self.compute_uv:
             return (s,)
         ku, kv = (rows, columns) if self.full_matrices else (k, k)
-        u, v = ShapedArray((*lead, rows, ku), a.dtype), ShapedArray((*lead, kv, columns), a.dtype)
-        return s, u, v
+        u = a.update(shape=(*lead, rows, ku))
+        return s, u, a.update(shape=(*lead, kv, columns))
 
     def impl(self, a: np.ndarray) -> tuple:  # type: ignore[override]
         _lapack_ready(self.name, a)
@@ -298,7 +298,7 @@ class Eigh(Stacked):
 
     def abstract(self, a: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
         m.check_matrices(self.name, a, square=True)
-        return a.strong(), ShapedArray(a.shape[:-1], dtypes.real_of(a.dtype))
+        return a, ShapedArray(a.shape[:-1], dtypes.real_of(a.dtype), a.weak_type)
 
     def impl(self, a: np.ndarray) -> tuple:  # type: ignore[override]
         _lapack_ready(self.name, a, square=True)
@@ -345,9 +345,9 @@ class Eig(Stacked):
 
     def abstract(self, a: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
         m.check_matrices(self.name, a, square=True)
-        dtype = dtypes.complex_of(a.dtype)
+        vectors = ShapedArray(a.shape, dtypes.complex_of(a.dtype), a.weak_type)
         count = self.compute_left_eigenvectors + self.compute_right_eigenvectors
-        return (ShapedArray(a.shape[:-1], dtype), *(ShapedArray(a.shape, dtype),) * count)
+        return (vectors.update(shape=a.shape[:-1]), *(vectors,) * count)
 
     def impl(self, a: np.ndarray) -> tuple:  # type: ignore[override]
         _lapack_ready(self.name, a, square=True)
@@ -420,7 +420,7 @@ class Schur(Stacked):
 
     def abstract(self, a: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
         m.check_matrices(self.name, a, square=True)
-        return (a.strong(),) * (1 + self.compute_schur_vectors)
+        return (a,) * (1 + self.compute_schur_vectors)
 
     def impl(self, a: np.ndarray) -> tuple:  # type: ignore[override]
         _lapack_ready(self.name, a, square=True)

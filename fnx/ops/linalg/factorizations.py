@@ -65,7 +65,7 @@ class LU(Stacked):
         m.check_matrices(self.name, a)
         *lead, rows, columns = a.shape
         pivots = ShapedArray((*lead, min(rows, columns)), dtypes.int32)
-        return a.strong(), pivots, ShapedArray((*lead, rows), dtypes.int32)
+        return a, pivots, ShapedArray((*lead, rows), dtypes.int32)
 
     def impl(self, a: np.ndarray) -> tuple:  # type: ignore[override]
         m.check_matrices(self.name, ShapedArray(a.shape, a.dtype))
@@ -135,6 +135,7 @@ class LUPivotsToPermutation(Stacked):
 
     permutation_size: int
     name = "lu_pivots_to_permutation"
+    core_rank = 1
 
     def abstract(self, pivots: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
         if not dtypes.is_integer(pivots.dtype) or not pivots.ndim:

@@ -12,6 +12,7 @@ from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Library, Operand, Recipe
 from fnx.ops.base.linear import Linear
+from fnx.ops.base.sharding_rule import Factors, all_but
 from fnx.ops.elementwise.arithmetic import conj, mul, real
 from fnx.ops.structure.basic import full, move_axis, scalar
 from fnx.ops.structure.movement import Concatenate, Pad
@@ -91,6 +92,9 @@ class FFT(Primitive):
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         return (self(move_axis(args[0], axes[0], 0)),), (0,)
+
+    def sharding(self, x: ShapedArray) -> Factors:
+        return all_but(x.ndim, range(x.ndim - len(self.fft_lengths), x.ndim))
 
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
         return Library("fft", (x,), (self.fft_type, self.fft_lengths))

@@ -6,7 +6,7 @@ from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
-from fnx.ops.base.broadcast import Broadcast, Sum
+from fnx.ops.base.broadcast import Broadcast, Sum, scalar_like
 from fnx.ops.base.permute import Transpose
 from fnx.ops.elementwise.arithmetic import add, complex_, conj, eq, ge, mul, real, select
 from fnx.ops.linalg.contraction import DotGeneral
@@ -45,13 +45,13 @@ def _places(shape: Shape) -> tuple[Array, Array]:
 def tril(a: Array, k: int = 0) -> Array:
     """With zeros above diagonal k."""
     row, column = _places(a.shape)
-    return select(ge(_plus(row, k), column), a, scalar(0, a.dtype))
+    return select(ge(_plus(row, k), column), a, scalar_like(0, a))
 
 
 def triu(a: Array, k: int = 0) -> Array:
     """With zeros below diagonal k."""
     row, column = _places(a.shape)
-    return select(ge(column, _plus(row, k)), a, scalar(0, a.dtype))
+    return select(ge(column, _plus(row, k)), a, scalar_like(0, a))
 
 
 def _plus(x: Array, k: int) -> Array:

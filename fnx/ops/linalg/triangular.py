@@ -20,6 +20,7 @@ from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Library, Operand, Recipe
 from fnx.ops.base.permute import Reshape, batch_first
+from fnx.ops.base.sharding_rule import Factors
 from fnx.ops.elementwise.arithmetic import add, conj, mul, neg, sub
 from fnx.ops.linalg import matrix as m
 from fnx.ops.structure.basic import add_any, move_axis, scalar
@@ -29,6 +30,18 @@ Shape = tuple[int, ...]
 
 class Stacked(Primitive):
     """A primitive on stacks of matrices: a batch is one more leading axis of every operand."""
+
+    core_rank = 2  # the axes of the first operand that belong together
+
+    def sharding(self, *avals: ShapedArray) -> Factors | None:
+        lead = avals[0].shape[: avals[0].ndim - self.core_rank]
+        outs = self.abstract(*avals)
+        if any(a.shape[: len(lead)] != lead for a in (*avals, *outs)):
+            return None
+        axes = tuple(range(len(lead)))
+        spread = lambda a: (*axes, *(None,) * (a.ndim - len(axes)))
+        exact = dict(zip(axes, lead))
+        return Factors(tuple(map(spread, avals)), tuple(map(spread, outs)), {}, exact)
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         outs = self.apply(*batch_first(size, args, axes))
@@ -79,7 +92,7 @@ class Cholesky(Stacked):
 
     def abstract(self, a: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
         m.check_matrices(self.name, a, square=True)
-        return (a.strong(),)
+        return (a,)
 
     def impl(self, a: np.ndarray) -> np.ndarray:  # type: ignore[override]
         m.check_matrices(self.name, ShapedArray(a.shape, a.dtype), square=True)
@@ -245,6 +258,12 @@ class TriangularSolve(Primitive):
                 f"equal leading axes, and {a.shape[-1]} at axis {side} of b"
             )
         return (b.strong(),)
+
+    def sharding(self, a: ShapedArray, b: ShapedArray) -> Factors:
+        lead = tuple(range(a.ndim - 2))
+        last = (None, "free") if self.left_side else ("free", None)
+        exact = dict(zip(lead, a.shape))
+        return Factors(((*lead, None, None), (*lead, *last)), ((*lead, *last),), {}, exact)
 
     def impl(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:  # type: ignore[override]
         if not b.size:

@@ -18,6 +18,7 @@ from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Operand, Point, Recipe
 from fnx.core.scalar import Expr
+from fnx.ops.base.sharding_rule import Factors
 from fnx.ops.structure.basic import broadcast_axis, move_axis
 
 _U32 = np.dtype(np.uint32)
@@ -165,6 +166,11 @@ def _words(keys: Operand, batch: tuple[Expr, ...], counter: tuple[Expr, Expr]) -
 class _OfKeys(Primitive):
     """A primitive with one operand, keys, whose leading axes are the leading axes of the result."""
 
+    def sharding(self, keys: ShapedArray) -> Factors:
+        lead = tuple(range(keys.ndim - 1))
+        rest = self.abstract(keys)[0].ndim - len(lead)
+        return Factors(((*lead, None),), ((*lead, *(None,) * rest),))
+
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         return (self(move_axis(args[0], axes[0], 0)),), (0,)
 
@@ -244,6 +250,10 @@ class RandomFoldIn(Primitive):
     """A new key from each key, of shape (..., 2), and a uint32 number of shape (...)."""
 
     name = "random_fold_in"
+
+    def sharding(self, keys: ShapedArray, data: ShapedArray) -> Factors:
+        lead = tuple(range(data.ndim))
+        return Factors(((*lead, None), lead), ((*lead, None),))
 
     def abstract(self, keys: ShapedArray, data: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
         check_keys(self.name, keys)

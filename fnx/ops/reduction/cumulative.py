@@ -17,7 +17,9 @@ from fnx.core.recipe import Operand, Recipe
 from fnx.ops.base import float32_accumulation
 from fnx.ops.base.broadcast import Broadcast, Shape, broadcast_axis, check_axes, full, scalar
 from fnx.ops.base.permute import move_axis
+from fnx.ops.base.sharding_rule import Factors, all_but
 from fnx.ops.elementwise.arithmetic import exp, mul, sub
+from fnx.ops.elementwise.convert import ConvertElementType
 from fnx.ops.elementwise.pointwise import FLOAT, NUMBER, add, dtype_table
 from fnx.ops.elementwise.select import eq, gt, lt, select
 from fnx.ops.structure.join import Concatenate
@@ -97,6 +99,10 @@ class Cumulative(Primitive):
         out = self(x)
         if self.name == "cumsum":
             return (out,), (self(t),)
+        if out.weak_type:
+            out = ConvertElementType(out.dtype)(
+                out
+            )  # as JAX's, which differentiates another formula
         keep, take = self.slopes(x, out)
         return (out,), (Recurrence(self.axis, self.reverse)(keep, mul(t, take)),)
 
@@ -124,6 +130,9 @@ class Cumulative(Primitive):
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         at = axes[0]
         return (Cumulative(self.name, self.axis + (self.axis >= at), self.reverse)(args[0]),), (at,)
+
+    def sharding(self, x: ShapedArray) -> Factors:
+        return all_but(x.ndim, (self.axis,))
 
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
         if x.dtype in float32_accumulation.SMALL:
@@ -200,6 +209,9 @@ class Recurrence(Primitive):
             for x, k in zip(args, axes)
         ]
         return (Recurrence(self.axis + (self.axis >= at), self.reverse)(*xs),), (at,)
+
+    def sharding(self, a: ShapedArray, b: ShapedArray) -> Factors:
+        return all_but(a.ndim, (self.axis,), operands=2)
 
     def lower(self, a: Operand, b: Operand) -> Recipe:  # type: ignore[override]
         zero = expr.const(0, b.dtype)

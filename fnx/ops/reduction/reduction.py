@@ -28,6 +28,7 @@ from fnx.ops.base.broadcast import (
 )
 from fnx.ops.base.compose import Program
 from fnx.ops.base.permute import Reshape, Transpose
+from fnx.ops.base.sharding_rule import Factors, all_but, reduced_axes
 from fnx.ops.elementwise.arithmetic import div, mul
 from fnx.ops.elementwise.convert import ConvertElementType
 from fnx.ops.elementwise.pointwise import ANY, INTEGRAL, NUMBER
@@ -86,6 +87,12 @@ class Reduction(Primitive):
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         moved, out = batched_axes(self.axes, axes[0])
         return (type(self)(moved)(args[0]),), (out,)
+
+    def sharding(self, x: ShapedArray) -> Factors:
+        extremum = self.op in ("max", "min") and not dtypes.is_complex(x.dtype)
+        return reduced_axes(
+            x.ndim, self.axes, self.op if extremum else type(self), self.identity(x.dtype)
+        )
 
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
         narrow = float32_accumulation.NARROW if self.op == "mul" else float32_accumulation.SMALL
@@ -270,6 +277,10 @@ class ArgExtremum(Primitive):
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         moved, out = batched_axes(self.axes, axes[0])
         return (type(self)(moved, self.index_dtype)(args[0]),), (out,)
+
+    def sharding(self, x: ShapedArray) -> Factors:
+        rule = all_but(x.ndim, self.axes)
+        return Factors(rule.operands, (without(rule.operands[0], self.axes),))
 
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
         # Two folds that run at vector speed: the extremum, then the first index where it stands.

@@ -10,6 +10,7 @@ from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Library, Operand, Recipe
 from fnx.ops.base.permute import Reshape, batch_first
+from fnx.ops.base.sharding_rule import Factors, all_but
 from fnx.ops.structure.basic import move_axis
 from fnx.ops.structure.gather import Gather
 from fnx.ops.structure.gather_dimension_numbers import GatherDimensionNumbers, GatherScatterMode
@@ -84,6 +85,9 @@ class Sort(Primitive):
         new = Sort(self.dimension + 1, self.is_stable, self.num_keys)
         return new(*xs), (0,) * len(xs)
 
+    def sharding(self, *xs: ShapedArray) -> Factors:
+        return all_but(xs[0].ndim, (self.dimension,), len(xs), len(xs))
+
     def lower(self, *xs: Operand) -> Recipe:
         return Library("sort", xs, (self.dimension, self.num_keys))
 
@@ -115,7 +119,7 @@ class TopK(Primitive):
                 f"between 0 and the length of axis {self.axis}"
             )
         shape = (*x.shape[: self.axis], self.k, *x.shape[self.axis + 1 :])
-        return ShapedArray(shape, x.dtype, x.weak_type), ShapedArray(shape, dtypes.int32)
+        return x.update(shape=shape), ShapedArray(shape, dtypes.int32, x.weak_type)
 
     def impl(self, x: np.ndarray) -> tuple[np.ndarray, ...]:  # type: ignore[override]
         axis, n = self.axis, x.shape[self.axis]
@@ -132,6 +136,9 @@ class TopK(Primitive):
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         return TopK(self.k, self.axis + 1)(move_axis(args[0], axes[0], 0)), (0, 0)
+
+    def sharding(self, x: ShapedArray) -> Factors:
+        return all_but(x.ndim, (self.axis,), results=2)
 
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
         return Library("top_k", (x,), (self.k, self.axis))

@@ -11,7 +11,7 @@ from fnx.ops.base.broadcast import (
 )
 from fnx.ops.base.permute import move_axis, reshape
 from fnx.ops.elementwise.convert import convert
-from fnx.ops.elementwise.pointwise import add as add_any
+from fnx.ops.elementwise.pointwise import add_any
 from fnx.ops.structure.slice import slice_axis
 
 __all__ = [

@@ -1,6 +1,6 @@
 """Slices at positions that are operands: read, replaced, and added to."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import AddTo, Primitive, Undefined
 from fnx.core.recipe import Operand, Point, Recipe, Update
 from fnx.core.scalar import Expr
+from fnx.ops.base.sharding_rule import Factors, all_but, part
 from fnx.ops.structure.basic import broadcast_axis, convert, move_axis, zeros
 from fnx.ops.structure.basic import scalar as number
 from fnx.ops.structure.gather import Gather, ScatterAdd
@@ -125,6 +126,15 @@ class DynamicSlice(Primitive):
         gather = Gather(dims, None, False, GatherScatterMode.CLIP, sizes, False)
         return (gather(x, _lanes_of_starts(size, starts, rest)),), (0,)
 
+    def sharding(self, x: ShapedArray, *starts: ShapedArray) -> Factors:
+        sizes = self.slice_sizes
+        rule = all_but(x.ndim, [k for k, (n, m) in enumerate(zip(x.shape, sizes)) if n != m])
+
+        def local(parts: Mapping[int, int]) -> DynamicSlice:
+            return DynamicSlice(tuple([part(n, parts.get(k, 1)) for k, n in enumerate(sizes)]))
+
+        return Factors((*rule.operands, *((),) * len(starts)), rule.results, local=local)
+
     def lower(self, x: Operand, *starts: Operand) -> Recipe:  # type: ignore[override]
         return Point(lambda *index: x(*_shifted(index, x.shape, self.slice_sizes, starts)))
 
@@ -169,6 +179,11 @@ class _SliceUpdate(Primitive):
             return (self(x, update, number(0, _INT), *starts),), (0,)
         scatter = self.scatter(as_scatter(_batch_dims(len(starts), True)))
         return (scatter(x, _lanes_of_starts(size, starts, rest), update),), (0,)
+
+    def sharding(self, x: ShapedArray, update: ShapedArray, *starts: ShapedArray) -> Factors:
+        shapes = zip(x.shape, update.shape)
+        axes = all_but(x.ndim, [k for k, (n, m) in enumerate(shapes) if n != m]).results
+        return Factors((*axes * 2, *((),) * len(starts)), axes)
 
     def lower(self, x: Operand, update: Operand, *starts: Operand) -> Recipe:  # type: ignore[override]
         def target(*index: Expr) -> tuple[Expr, tuple[Expr, ...]]:

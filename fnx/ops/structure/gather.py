@@ -1,5 +1,7 @@
 """Gather, and the scatter-add that is its transpose; the other scatters build on these."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,6 +18,7 @@ from fnx.core.recipe import Operand, Point, Recipe, Reshape, Update
 from fnx.core.scalar import Expr
 from fnx.core.threads.fork_safety import cached_property
 from fnx.ops.base.broadcast import typed_zeros
+from fnx.ops.base.sharding_rule import Factors, part
 from fnx.ops.structure.basic import broadcast_axis, move_axis
 from fnx.ops.structure.gather_dimension_numbers import (
     FILL,
@@ -127,6 +130,37 @@ class Gather(Primitive):
         )  # fmt: skip
         return (new(x, indices),), (0,)
 
+    def sharding(self, x: ShapedArray, indices: ShapedArray) -> Factors:
+        """Axes that are read whole, and the index vectors, one result each."""
+        n = self.dimension_numbers
+        inside = [
+            k
+            for k in range(x.ndim)
+            if k not in n.collapsed_slice_dims and k not in n.operand_batching_dims
+        ]
+        rank = len(n.offset_dims) + indices.ndim - 1
+        outer = iter([d for d in range(rank) if d not in n.offset_dims])
+        picks = tuple(
+            [
+                None if k in n.start_indices_batching_dims else ("i", k)
+                for k in range(indices.ndim - 1)
+            ]
+        )
+        xs: list = [None] * x.ndim
+        out: list = [None] * rank
+        for k, d in zip(inside, n.offset_dims, strict=True):
+            if self.slice_sizes[k] == x.shape[k]:
+                xs[k] = out[d] = ("x", k)
+        for pick in picks:
+            out[next(outer)] = pick
+
+        def local(parts: Mapping) -> Gather:
+            sizes = [part(m, parts.get(("x", k), 1)) for k, m in enumerate(self.slice_sizes)]
+            return replace(self, slice_sizes=tuple(sizes))
+
+        exact = {pick: indices.shape[pick[1]] for pick in picks if pick is not None}
+        return Factors((tuple(xs), (*picks, None)), (tuple(out),), {}, exact, local)
+
     def lower(self, x: Operand, indices: Operand) -> Recipe:  # type: ignore[override]
         w = self.windows(x, indices)
         empty = 0 in x.shape
@@ -188,6 +222,18 @@ class AnyScatter(Primitive):
         self.windows(x, indices, updates)
         weak = x.weak_type and updates.weak_type
         return (ShapedArray(x.shape, x.dtype, weak),)
+
+    def sharding(self, x: ShapedArray, indices: ShapedArray, updates: ShapedArray) -> Factors:
+        """Axes that are written whole."""
+        n = self.dimension_numbers
+        gone = (*n.inserted_window_dims, *n.operand_batching_dims)
+        inside = [k for k in range(x.ndim) if k not in gone]
+        xs: list = [None] * x.ndim
+        us: list = [None] * updates.ndim
+        for k, d in zip(inside, n.update_window_dims, strict=True):
+            if x.shape[k] == updates.shape[d]:
+                xs[k] = us[d] = k
+        return Factors((tuple(xs), (None,) * indices.ndim, tuple(us)), (tuple(xs),))
 
     def impl(self, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:  # type: ignore[override]
         check_indices(self.name, indices.dtype)

@@ -1,5 +1,6 @@
 """Concatenate and split, and arrays made of nothing: iota."""
 
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -15,6 +16,7 @@ from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Operand, Piece, Pieces, Point, Recipe
 from fnx.ops.base.broadcast import Shape, broadcast_axis, check_sizes, without, zeros
 from fnx.ops.base.permute import move_axis
+from fnx.ops.base.sharding_rule import Factors, all_but, part
 from fnx.ops.structure.slice import Slice
 
 
@@ -73,6 +75,12 @@ class Concatenate(Primitive):
             for x, k in zip(args, axes)
         ]
         return (Concatenate(self.dimension + (self.dimension >= at))(*xs),), (at,)
+
+    def sharding(self, *xs: ShapedArray) -> Factors:
+        return all_but(xs[0].ndim, (self.dimension,), len(xs))
+
+    def along(self, grid: Any, parts: Sequence[Any]) -> list | None:
+        return grid.join(parts, self.dimension)
 
     def lower(self, *xs: Operand) -> Recipe:
         d, start, pieces = self.dimension, 0, []
@@ -136,6 +144,13 @@ class Split(Primitive):
         outs = Split(self.axis + (self.axis >= at), self.sizes)(args[0])
         return outs, (at,) * len(outs)
 
+    def sharding(self, x: ShapedArray) -> Factors:
+        return all_but(x.ndim, (self.axis,), results=len(self.sizes))
+
+    def along(self, grid: Any, parts: Sequence[Any]) -> list:
+        ends = accumulate(self.sizes)
+        return [grid.window(parts[0], self.axis, end - n, n) for n, end in zip(self.sizes, ends)]
+
     def lower(self, x: Operand) -> tuple[Recipe, ...]:  # type: ignore[override]
         starts = [end - n for n, end in zip(self.sizes, accumulate(self.sizes))]
         return tuple([Point(_shifted(x, self.axis, -start)) for start in starts])
@@ -168,6 +183,15 @@ class Iota(Primitive):
         out = np.empty(self.shape, self.dtype)
         out[...] = line.reshape((-1,) + (1,) * (len(self.shape) - 1 - self.dimension))
         return out
+
+    def sharding(self) -> Factors:
+        axes = tuple([None if k == self.dimension else k for k in range(len(self.shape))])
+
+        def local(parts: Mapping[int, int]) -> Iota:
+            shape = [part(n, parts.get(k, 1)) for k, n in enumerate(self.shape)]
+            return Iota(self.dimension, self.dtype, tuple(shape))
+
+        return Factors((), (axes,), local=local)
 
     def lower(self) -> Recipe:  # type: ignore[override]
         name = dtypes.NAME[self.dtype]

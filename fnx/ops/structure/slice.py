@@ -1,6 +1,6 @@
 """Slice, pad and slice-add: boxes with strides read, set into padding, and added to."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,6 +26,8 @@ from fnx.ops.base.broadcast import (
 )
 from fnx.ops.base.linear import Linear
 from fnx.ops.base.permute import move_axis
+from fnx.ops.base.sharding_rule import Factors, all_but, part
+from fnx.ops.elementwise.convert import ConvertElementType
 from fnx.ops.elementwise.pointwise import NUMBER
 
 
@@ -79,6 +81,28 @@ class Box(Primitive):
         strides = None if self.strides is None else put(self.strides, 1)
         return put(self.start_indices, 0), put(self.limit_indices, size), strides
 
+    def part_axes(self, shape: Shape) -> list[int]:
+        """The axes along which it is not the whole array of this shape."""
+        bounds = zip(self.start_indices, self.limit_indices, self.steps(), shape)
+        return [k for k, (lo, hi, step, n) in enumerate(bounds) if (lo, hi, step) != (0, n, 1)]
+
+    def in_parts(self, shape: Shape, parts: Mapping[int, int]) -> "Box":
+        """The same of arrays whose axes are in so many parts."""
+        hi = [
+            part(n, parts[k]) if k in parts else h
+            for k, (n, h) in enumerate(zip(shape, self.limit_indices))
+        ]
+        return type(self)(self.start_indices, tuple(hi), self.strides)
+
+    def whole_along(self, axis: int, size: int) -> "Box":
+        """The same, but for all of an axis."""
+
+        def put(values: Shape, new: int) -> Shape:
+            return (*values[:axis], new, *values[axis + 1 :])
+
+        strides = None if self.strides is None else put(self.strides, 1)
+        return type(self)(put(self.start_indices, 0), put(self.limit_indices, size), strides)
+
     def source(self, index: Sequence[expr.Expr]) -> list[expr.Expr]:
         """Where the element `index` of the box lies."""
         return [
@@ -124,6 +148,20 @@ class Slice(Box):
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         return (Slice(*self.with_axis(axes[0], size))(args[0]),), (axes[0],)
 
+    def sharding(self, x: ShapedArray) -> Factors:
+        rule = all_but(x.ndim, self.part_axes(x.shape))
+        return Factors(
+            rule.operands, rule.results, local=lambda parts: self.in_parts(x.shape, parts)
+        )
+
+    def along(self, grid: Any, parts: Sequence[Any]) -> list | None:
+        (x,) = parts
+        axis = next(k for k in self.part_axes(x.shape) if x.cut[k])
+        lo, hi = self.start_indices[axis], self.limit_indices[axis]
+        if self.steps()[axis] != 1:
+            return None
+        return grid.apply(self.whole_along(axis, hi - lo), [grid.window(x, axis, lo, hi - lo)])
+
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
         return Point(lambda *ix: x(*self.source(ix)))
 
@@ -152,6 +190,23 @@ class BoxUpdate(Box):
             for a, k in zip(args, axes)
         )
         return (type(self)(*self.with_axis(at, size))(x, update),), (at,)
+
+    def sharding(self, x: ShapedArray, update: ShapedArray) -> Factors:
+        axes = all_but(x.ndim, self.part_axes(x.shape)).results
+        return Factors(axes * 2, axes, local=lambda parts: self.in_parts(x.shape, parts))
+
+    def along(self, grid: Any, parts: Sequence[Any]) -> list | None:
+        x, update = parts
+        axis = next(k for k in self.part_axes(x.shape) if x.cut[k] or update.cut[k])
+        lo, hi, n = self.start_indices[axis], self.limit_indices[axis], x.shape[axis]
+        if self.steps()[axis] != 1:
+            return None
+        if not x.cut[axis]:
+            x = grid.lay(x, grid.beside(x, axis, update.cut[axis]))
+        cut = grid.beside(update, axis, x.cut[axis])
+        moved = grid.moved(update, cut, axis, -lo, n)
+        (made,) = grid.apply(self.whole_along(axis, n), [x, moved])
+        return [grid.choose(axis, lo, hi, made, x)]
 
     def lower(self, x: Operand, update: Operand) -> Recipe:  # type: ignore[override]
         always = expr.const(True, "bool")
@@ -258,7 +313,10 @@ class Pad(Primitive):
         return (self(*primals),), (self(tx, tv),)
 
     def transpose(self, cts: tuple, x: Any, value: Any) -> tuple:  # type: ignore[override]
-        ct, inner = cts[0], self.unpad(cts[0], x.shape)
+        ct = cts[0]
+        if ct.weak_type and x.shape:  # zeros go around it, as in JAX
+            ct = ConvertElementType(ct.dtype)(ct)
+        inner = self.unpad(ct, x.shape)
         if type(value) is not Undefined:
             return inner, None
         axes = tuple(range(len(x.shape)))
@@ -298,6 +356,20 @@ class Pad(Primitive):
         return (
             select(broadcast_axis(mask, size, at), inner, Broadcast(inner.shape, (at,))(value)),
         ), (at,)
+
+    def sharding(self, x: ShapedArray, value: ShapedArray) -> Factors:
+        rule = all_but(x.ndim, [k for k, c in enumerate(self.padding_config) if c != (0, 0, 0)])
+        return Factors((*rule.operands, ()), rule.results)
+
+    def along(self, grid: Any, parts: Sequence[Any]) -> list | None:
+        x, value = parts
+        axis = next(k for k, c in enumerate(self.padding_config) if c != (0, 0, 0) and x.cut[k])
+        lo, hi, inner = self.padding_config[axis]
+        if inner:
+            return None
+        config = (*self.padding_config[:axis], (0, 0, 0), *self.padding_config[axis + 1 :])
+        wide = grid.window(x, axis, -lo, x.shape[axis] + lo + hi, value)
+        return grid.apply(Pad(config), [wide, value])
 
     def lower(self, x: Operand, value: Operand) -> Recipe:  # type: ignore[override]
         shape = self.out_shape(x.shape)

@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 
 from fnx.core import scalar as expr
+from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, ShapeError
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Operand
 from fnx.ops.base.broadcast import Shape
+from fnx.ops.base.sharding_rule import Factors, all_but
 from fnx.ops.structure.slice import Pad
 
 
@@ -27,6 +29,23 @@ class Windowed(Primitive):
     padding: tuple[tuple[int, int], ...]
     base_dilation: Shape
     window_dilation: Shape
+
+    def still(self) -> list[int]:
+        """The axes along which there is a window for each element, of that alone."""
+        each = zip(
+            self.window_dimensions,
+            self.window_strides,
+            self.padding,
+            self.base_dilation,
+            self.window_dilation,
+        )
+        return [k for k, given in enumerate(each) if given == (1, 1, (0, 0), 1, 1)]
+
+    def sharding(self, *xs: ShapedArray) -> Factors:
+        rank, still = xs[0].ndim, self.still()
+        operands = len([x for x in xs if x.ndim == rank])
+        whole = [k for k in range(rank) if k not in still]
+        return all_but(rank, whole, operands, len(self.abstract(*xs)))
 
     def pads(self) -> tuple[tuple[int, int, int], ...]:
         return tuple([(lo, hi, d - 1) for (lo, hi), d in zip(self.padding, self.base_dilation)])

@@ -4,7 +4,7 @@ import math
 
 from fnx.nn import normalization
 from fnx.nn.normalization import logsumexp
-from fnx.numpy.arrays.util import beside_constants, fit, promote_inexact
+from fnx.numpy.arrays.util import beside_constants, fit, promote_inexact, strong
 from fnx.numpy.elementwise import ufuncs as u
 from fnx.ops.elementwise import arithmetic as ops
 from fnx.ops.elementwise.integrals import xlog1py as _xlog1py
@@ -69,7 +69,8 @@ def rel_entr(p, q):
     zero = u.logical_and(p == 0, q >= 0)
     safe_p, safe_q = u.where3(both, p, 1.0), u.where3(both, q, 1.0)
     found = xlogy(safe_p, safe_p) - xlogy(safe_p, safe_q)
-    return u.where3(both, found, u.where3(zero, 0.0, math.inf))
+    out = u.where3(both, found, u.where3(zero, 0.0, math.inf))
+    return strong(out) if out.shape else out
 
 
 def kl_div(p, q):
@@ -79,7 +80,8 @@ def kl_div(p, q):
     Array([0.        , 0.38629436], dtype=float64)
     """
     p, q = promote_inexact("kl_div", p, q)
-    return rel_entr(p, q) - p + q
+    out = rel_entr(p, q) - p + q
+    return strong(out) if out.shape else out
 
 
 def boxcox(x, lmbda):

@@ -10,7 +10,7 @@ def expi(x):
     >>> fnx.scipy.special.expi(jnp.array([1.0]))
     Array([1.89511782], dtype=float64)
     """
-    return prims.expi(*promote_inexact("expi", x))
+    return prims.expi(*map(strong, promote_inexact("expi", x)))
 
 
 def expn(n, x):
@@ -19,7 +19,7 @@ def expn(n, x):
     >>> fnx.scipy.special.expn(2, jnp.array([0.0, 1.0]))
     Array([1.        , 0.14849551], dtype=float64)
     """
-    return prims.expn(*fit("expn", promote_inexact("expn", n, x)))
+    return prims.expn(*map(strong, fit("expn", promote_inexact("expn", n, x))))
 
 
 def exp1(x):
@@ -37,7 +37,7 @@ def sici(x):
     >>> fnx.scipy.special.sici(jnp.array([1.0]))
     (Array([0.94608307], dtype=float64), Array([0.33740392], dtype=float64))
     """
-    (x,) = promote_inexact("sici", x)
+    (x,) = map(strong, promote_inexact("sici", x))
     return prims.sine_integral(x), prims.cosine_integral(x)
 
 
@@ -47,7 +47,7 @@ def fresnel(x):
     >>> fnx.scipy.special.fresnel(jnp.array([1.0]))
     (Array([0.43825915], dtype=float64), Array([0.7798934], dtype=float64))
     """
-    (x,) = promote_inexact("fresnel", x)
+    (x,) = map(strong, promote_inexact("fresnel", x))
     return prims.fresnel_sine(x), prims.fresnel_cosine(x)
 
 
@@ -66,7 +66,7 @@ def hyp1f1(a, b, x):
     >>> fnx.scipy.special.hyp1f1(1.0, 1.0, jnp.array([0.0, 1.0]))
     Array([1.        , 2.71828183], dtype=float64)
     """
-    return prims.hyp1f1(*fit("hyp1f1", promote_inexact("hyp1f1", a, b, x)))
+    return prims.hyp1f1(*map(strong, fit("hyp1f1", promote_inexact("hyp1f1", a, b, x))))
 
 
 def hyp2f1(a, b, c, x):

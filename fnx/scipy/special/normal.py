@@ -52,7 +52,7 @@ def erfcx(x):
     >>> fnx.scipy.special.erfcx(jnp.array([0.0, 1000.0]))
     Array([1.00000000e+00, 5.64189301e-04], dtype=float64)
     """
-    return integrals.erfcx(_float("erfcx", x))
+    return integrals.erfcx(strong(_float("erfcx", x)))
 
 
 def dawsn(x):
@@ -61,7 +61,7 @@ def dawsn(x):
     >>> fnx.scipy.special.dawsn(jnp.array([0.0, 1.0]))
     Array([0.        , 0.53807951], dtype=float64)
     """
-    return integrals.dawsn(*promote_inexact("dawsn", x))
+    return integrals.dawsn(*map(strong, promote_inexact("dawsn", x)))
 
 
 def wofz(z):
@@ -80,7 +80,7 @@ def owens_t(h, a):
     >>> fnx.scipy.special.owens_t(0.0, jnp.array([1.0]))
     Array([0.125], dtype=float64)
     """
-    return integrals.owens_t(*fit("owens_t", promote_inexact("owens_t", h, a)))
+    return integrals.owens_t(*map(strong, fit("owens_t", promote_inexact("owens_t", h, a))))
 
 
 def ndtr(x):

@@ -7,6 +7,7 @@ locked by whom an interrupt meets inside it, and the others would wait for ever.
 
 import os
 import threading
+from _thread import start_new_thread
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
@@ -14,7 +15,7 @@ from typing import Any
 
 from fnx.lowering.cpu.processor import thresholds
 
-_here = threading.local()  # `crew`: that of this thread, while it works
+here = threading.local()  # `crew`: that of this thread, while it works
 
 
 class Task:
@@ -22,22 +23,30 @@ class Task:
 
     def __init__(self, function: Callable, args: tuple):
         self._function, self._args = function, args
-        self._begun = threading.Lock()
+        self._claims: list[object] = []  # of threads: the first one makes the call
         self._pending = threading.Lock()  # held until the call was made
         self._pending.acquire()
         self._value: Any = None
         self._error: BaseException | None = None
 
     def run(self) -> None:
-        """Make the call, unless a thread has begun to."""
-        if not self._begun.acquire(blocking=False):
-            return
+        """Make the call, unless a thread has begun to; what is no Exception ends the caller, too.
+
+        An interrupt may come after each call that is made here, that of `append` and of `release` included.
+        """
+        me = object()
         try:
-            self._value = self._function(*self._args)
+            self._claims.append(me)
+            if self._claims[0] is me:
+                self._value = self._function(*self._args)
         except BaseException as error:
-            self._error = error
+            if self._claims and self._claims[0] is me:
+                self._error = error
+            if not isinstance(error, Exception):
+                raise
         finally:
-            self._pending.release()
+            if self._claims and self._claims[0] is me:
+                self._pending.release()
 
     def result(self) -> Any:
         """What the call gave, or raised."""
@@ -54,8 +63,8 @@ class Crew:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._tasks: SimpleQueue[Task | None] = SimpleQueue()  # None: the end
-        self._helpers: list[threading.Thread] = []
+        self.tasks: SimpleQueue[Task | None] = SimpleQueue()  # None: the end of each who finds it
+        self._helpers: list[Any] = []  # locks, each held until the helper ends
         self._open = True
         self._lock = threading.Lock()
 
@@ -64,30 +73,35 @@ class Crew:
         task = Task(function, args)
         with self._lock:
             if self._open:
-                self._tasks.put(task)
+                self.tasks.put(task)
                 if len(self._helpers) < self.most - 1:
                     self._hire()
         return task
 
     def _hire(self) -> None:
         """One helper more, if the system allows another thread; the leader does what nobody does."""
-        helper = threading.Thread(target=self._help, daemon=True)
+        working = threading.Lock()
+        working.acquire()
         try:
-            helper.start()
+            # An interrupt in the middle of Thread.start would leave a thread that waits for ever.
+            start_new_thread(self._help, (working,))
         except RuntimeError:
             self.most = len(self._helpers) + 1
         else:
-            self._helpers.append(helper)
+            self._helpers.append(working)
 
-    def _help(self) -> None:
-        _here.crew = self
-        while (task := self._tasks.get()) is not None:
-            task.run()
-        self._tasks.put(None)  # for the next helper
+    def _help(self, working: Any) -> None:
+        try:
+            here.crew = self
+            while (task := self.tasks.get()) is not None:
+                task.run()
+            self.tasks.put(None)  # for the next helper
+        finally:
+            working.release()
 
     def _next(self) -> Task | None:
         try:
-            return self._tasks.get_nowait()
+            return self.tasks.get_nowait()
         except Empty:
             return None
 
@@ -102,9 +116,10 @@ class Crew:
             self._open = False
         while self._next() is not None:
             pass
-        self._tasks.put(None)
-        for helper in self._helpers:
-            helper.join()
+        self.tasks.put(None)
+        for working in self._helpers:
+            with working:
+                pass
 
 
 def size() -> int:
@@ -117,12 +132,7 @@ def size() -> int:
 
 def current() -> Crew | None:
     """The crew of which this thread is part."""
-    return getattr(_here, "crew", None)
-
-
-def lead(crew: Crew | None) -> None:
-    """Make this thread the leader of a crew, or of none."""
-    _here.crew = crew
+    return getattr(here, "crew", None)
 
 
 @contextmanager
@@ -130,11 +140,14 @@ def gathered(helpers: bool = True) -> Iterator[Crew]:
     """A crew led by this thread, which may be alone."""
     crew = Crew(size() if helpers else 1)
     try:
-        lead(crew)
+        here.crew = crew
         yield crew
     finally:
-        lead(None)
-        crew.disperse()
+        here.crew = None
+        try:
+            crew.disperse()
+        finally:
+            crew.tasks.put(None)
 
 
 def soon(function: Callable, *args: Any) -> None:

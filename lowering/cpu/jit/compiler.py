@@ -58,14 +58,19 @@ def _session_steps(helpers: bool) -> Iterator[compile_threads.Crew]:
     owned = _owns_llvms_lock()
     with _session, _numbas_lock():
         try:  # in one frame: an interrupt between two context managers would forget one of them
-            compile_threads.lead(crew)
+            compile_threads.here.crew = crew
             yield crew
-        finally:
-            compile_threads.lead(None)
-            while _owns_llvms_lock() and not owned:
-                _llvms_lock().release()
-            crew.disperse()
-            llvm_options.restore()
+        finally:  # each step, though an interrupt come in the one before
+            compile_threads.here.crew = None
+            try:
+                _release_llvms_lock(owned)  # helpers want it
+                crew.disperse()
+            finally:
+                crew.tasks.put(None)
+                try:
+                    llvm_options.restore()
+                finally:
+                    _release_llvms_lock(owned)
 
 
 def _numbas_lock() -> Any:
@@ -87,6 +92,12 @@ def _llvms_lock() -> Any:
 def _owns_llvms_lock() -> bool:
     lock = _llvms_lock()
     return lock is not None and lock._is_owned()
+
+
+def _release_llvms_lock(owned: bool) -> None:
+    """Give back what an interrupt inside of llvmlite left taken, unless it was before."""
+    while _owns_llvms_lock() and not owned:
+        _llvms_lock().release()
 
 
 @cache
@@ -166,13 +177,22 @@ def _target_machine(quick: bool) -> Any:
 
 
 def parse(text: str, machine: Any) -> Any:
-    """The module of a text, for a target machine."""
-    import llvmlite.binding as llvm
+    """The module of a text, for a target machine.
 
-    try:
-        module = llvm.parse_assembly(text, llvm.create_context())
-    except RuntimeError as error:
-        raise CompileError(f"LLVM rejects the text of a program: {error}") from error
+    Its context frees it: where a traceback is kept, the collector gets to see both, and may finalise the
+    context first. llvmlite's `parse_assembly` lets each free the module.
+    """
+    from llvmlite.binding import context, ffi
+    from llvmlite.binding.module import ModuleRef
+
+    owner = context.create_context()
+    with ffi.OutputString() as error:
+        found = ffi.lib.LLVMPY_ParseAssembly(owner, ctypes.c_char_p(text.encode()), error)
+        if not found:
+            raise CompileError(f"LLVM rejects the text of a program: {error}")
+        module = ModuleRef.__new__(ModuleRef)
+        module._owned = True
+        module.__init__(found, owner)  # type: ignore[misc]
     module.triple = machine.triple
     module.data_layout = str(machine.target_data)
     return module
@@ -214,8 +234,19 @@ def _optimized(text: str, kind: str, machine: Any) -> Any:
         passes = llvm.create_new_module_pass_manager()
         for name in listed:
             getattr(passes, f"add_{name}_pass")()
-    _unlocked("LLVMPY_RunNewModulePassManager")(passes, module, builder)
+    try:
+        _unlocked("LLVMPY_RunNewModulePassManager")(passes, module, builder)
+    finally:
+        _free(passes)
     return module
+
+
+def _free(passes: Any) -> None:
+    """Free a pass manager, some 40 KB, which llvmlite 0.50 does not: its method is hidden by another."""
+    from llvmlite.binding.newpassmanagers import NewPassManager
+
+    passes._owned = True  # from here on nobody else does
+    NewPassManager._dispose(passes)
 
 
 def _unlocked(name: str) -> Callable:

@@ -31,8 +31,8 @@ def _spec(aval: ShapedArray) -> Spec:
 def deep_recursion() -> Iterator[None]:
     """Long chains of fused equations are nested calls; Python's own frames need no C stack."""
     before = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(before, 50_000))
     try:
+        sys.setrecursionlimit(max(before, 50_000))
         yield
     finally:
         sys.setrecursionlimit(before)

@@ -108,10 +108,12 @@ def _zeros(size: int) -> np.ndarray:
 
 
 _programs: weakref.WeakSet["TeamProgram"] = weakref.WeakSet()
+_in_use: dict[int, np.ndarray] = {}  # memory that threads look at while they sleep, by its address
 
 
 def _forget() -> None:
     """In a forked child, where no team has its threads."""
+    _in_use.clear()
     for program in _programs:
         program._free.clear()
 
@@ -144,6 +146,8 @@ class Team:
         for k in range(size):
             comms = pairs.ctypes.data + k * pairs.strides[0]
             self._set(self.member(k), {at.TEAM: self.base, at.RANK: k, at.COMMS: comms})
+        self._stop = _function("fnx_team_stop", None)
+        _in_use[self.base] = self.memory
         self.started = _function("fnx_team_start", ctypes.c_int64)(self.base)
 
     def _set(self, place: int, values: dict[int, int]) -> None:
@@ -174,16 +178,12 @@ class Team:
     def why(self) -> list[int]:
         return [self.word(at.WHY + 8 * k) for k in range(5)]
 
-    def stop(self) -> None:
-        """End the threads."""
-        if self.started == self.size:
-            _function("fnx_team_stop", None)(self.base)
-
-
-def _end(kept: list[tuple]) -> None:
-    """End the threads of teams whose program is gone."""
-    for team, *_ in kept:
-        team.stop()
+    def __del__(self) -> None:
+        """End the threads; where that cannot be, they keep their memory."""
+        if self.base in _in_use and hasattr(self, "started"):
+            self._set(0, {at.SIZE: self.started})
+            self._stop(self.base)
+            del _in_use[self.base]
 
 
 class TeamProgram:
@@ -206,7 +206,6 @@ class TeamProgram:
         self._free: list[tuple[Team, np.ndarray, list[np.ndarray]]] = []
         self._run: Any = None
         _programs.add(self)
-        weakref.finalize(self, _end, self._free).atexit = False
 
     def _new(self) -> tuple[Team, np.ndarray, list[np.ndarray]]:
         team = Team(self.size, self.partitions)
@@ -246,6 +245,8 @@ class TeamProgram:
             if failed:
                 self._raise(team)
         finally:
+            for k in range(1, self.size):  # a thread of Python's may get its number
+                host_callbacks.contexts.pop(team.word(team.member(k) + at.THREAD), None)
             if team.word(at.FAILED) & 1:
                 team.reset()
             self._free.append(kept)

@@ -12,6 +12,8 @@ from . import features
 
 CPU = Machine(
     line=64,
+    way=1 << 12,
+    stagger=25 * 64,  # of 64 lines: multiples of it are spread evenly over a way
     vector=64,
     vector_bits=128,
     side_by_side=4,
@@ -54,8 +56,7 @@ REDUCED_STACK = 1 << 16  # bytes of a strip's arrays
 LONGEST_STRIP = 128  # iterations of a strip, at most,
 SHORTEST_STRIP = 32  # and at least
 TILE_ROWS = 12  # of a register tile at most, each of one or two vectors
-CACHE_WAY = 4096  # bytes: rows that are so far apart meet in the nearest cache,
-CACHE_WAYS = 6  # of which so many stay there
+CACHE_WAYS = 6  # lines of a set of the nearest cache that stay there
 LONG_TILES = 4  # tiles along an axis from which on one more costs little
 TILE_CHAINS = 4  # rows from which on sums need not wait for each other
 

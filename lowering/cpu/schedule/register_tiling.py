@@ -179,7 +179,7 @@ def _plan(axes: list[Axis], kept: int, dtype: str) -> Plan:
     rest = tuple(a for a in outer if a is not lane)
     # A quarter of the registers is for what is read.
     room = 3 * features.vector_registers() // 4 // -(-lanes // width)
-    page = thresholds.CACHE_WAY // itemsize(dtype)
+    page = thresholds.CPU.way // itemsize(dtype)
     tile = _tile(rest, lane, min(room, thresholds.TILE_ROWS), page)
     rows = prod(n for _, n in tile)
     pieces = 1 if packs else max(1, min(thresholds.TILE_CHAINS, room) // rows)

@@ -143,10 +143,10 @@ def test_short_programs_stay_in_one_piece():
 
 
 def test_where_no_thread_can_be_started_the_leader_does_all(monkeypatch):
-    def refused(self):
+    def refused(*_):
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(threading.Thread, "start", refused)
+    monkeypatch.setattr(compile_threads, "start_new_thread", refused)
     monkeypatch.setattr(compile_threads, "size", lambda: 4)
     with compile_threads.gathered() as made:
         tasks = [made.start(lambda k=k: k * k) for k in range(5)]

@@ -1,5 +1,7 @@
 """Memory of programs: what is overwritten in place, what shares bytes, what is stored at all."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from kernels import count, program
@@ -7,6 +9,7 @@ from kernels import count, program
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
+from fnx.lowering.cpu.processor import thresholds
 from fnx.lowering.ir import traversal
 from fnx.lowering.ir.kernel import Buffer, Copy, Loop, Nest, Store
 from fnx.lowering.transform import buffer_assignment
@@ -84,6 +87,29 @@ def test_a_buffer_that_is_read_after_a_loop_lives_through_all_of_it():
 def test_a_buffer_that_is_written_before_a_loop_lives_through_all_of_it():
     a, b = found = buffers(2)
     assert buffer_assignment.plan([store(a), loop(store(b, a))], found) == 2 * 64
+
+
+def large(*sizes):
+    return [Buffer(f"b{k}", "float64", n, "global", -1) for k, n in enumerate(sizes)]
+
+
+@pytest.mark.parametrize("n", [64 * 64, 40 * 40 * 40, 256 * 256, 512 * 5 - 1])
+def test_elements_of_an_index_of_large_arrays_are_in_sets_of_the_cache_apart(n):
+    found = large(*[n] * 8)
+    total = buffer_assignment.plan([store(*found)], found, thresholds.machine())
+    ways = sorted(b.place % 4096 for b in found)
+    gaps = [b - a for a, b in zip(ways, [*ways[1:], ways[0] + 4096])]
+    assert min(gaps) >= 3 * 64
+    assert total <= 8 * (8 * n + 1664)
+    places = sorted(b.place for b in found)
+    assert all(b - a >= 8 * n and a % 64 == 0 for a, b in pairwise(places))
+
+
+@pytest.mark.parametrize("n", [0, 1, 7, 100, 1000, 5000])
+def test_small_arrays_and_those_that_are_apart_anyway_have_no_lines_between(n):
+    found = large(*[n] * 3)
+    total = buffer_assignment.plan([store(*found)], found, thresholds.machine())
+    assert total == 3 * (-(-8 * n // 64) * 64)
 
 
 def test_elementwise_carries_are_overwritten_where_they_are_read():

@@ -3,6 +3,7 @@
 import sys
 
 import numpy as np
+import pytest
 
 import fnx
 import fnx.numpy as jnp
@@ -18,7 +19,7 @@ LOCAL = fnx.local_device_count()
 
 def equal(found, expected):
     found, expected = np.asarray(found), np.asarray(expected)
-    assert found.dtype == expected.dtype, (found.dtype, expected.dtype)
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape), (found, expected)
     np.testing.assert_array_equal(found, expected)
 
 
@@ -108,6 +109,98 @@ def check_gather():
     np.testing.assert_array_equal(process_allgather(np.full(2, ME)), [[k] * 2 for k in range(N)])
     assert process_allgather(np.full(2, ME), tiled=True).shape == (2 * N,)
     assert broadcast_one_to_all({"a": np.asarray(ME)})["a"] == 0
+
+
+def on_all(shape=None, names=("x",)):
+    """A mesh over all devices, an array, and how it lies on them."""
+    mesh = fnx.make_mesh(shape or (N * LOCAL,), names)
+    return mesh, np.random.default_rng(4).normal(size=(16, 8))
+
+
+def whole(x):
+    from fnx.experimental.multihost_utils import process_allgather
+
+    return process_allgather(x, tiled=True) if not x.is_fully_addressable else np.asarray(x)
+
+
+def check_arrays():
+    mesh, rows = on_all()
+    s, n = fnx.NamedSharding(mesh, fnx.P("x")), 16 // (N * LOCAL)
+    mine = rows[ME * LOCAL * n : (ME + 1) * LOCAL * n]
+    made = {
+        "put": fnx.device_put(rows, s),
+        "callback": fnx.make_array_from_callback(rows.shape, s, lambda index: rows[index]),
+        "local": fnx.make_array_from_process_local_data(s, mine),
+        "local of all": fnx.make_array_from_process_local_data(s, rows, rows.shape),
+        "single": fnx.make_array_from_single_device_arrays(
+            rows.shape, s, [jnp.asarray(p) for p in np.split(mine, LOCAL)]
+        ),
+    }
+    for name, x in made.items():
+        assert (x.shape, x.sharding) == (rows.shape, s), name
+        assert (x.is_fully_addressable, s.is_fully_addressable) == (False, False)
+        assert [p.device.id for p in x.addressable_shards] == [ME * LOCAL + k for k in range(LOCAL)]
+        equal(np.concatenate([p.data for p in x.addressable_shards]), mine)
+        assert len(x.global_shards) == N * LOCAL
+        equal(whole(x), rows)
+        assert f"parts in process {ME}" in repr(x)
+        assert f"[{ME * LOCAL * n}:" in repr(x)
+    for read in (np.asarray, fnx.device_get, float, lambda x: x + 1):
+        with pytest.raises(ValueError, match="process_allgather"):
+            read(x)
+    with pytest.raises(ValueError, match=rf"expected \({len(mine)}, 8\)"):
+        fnx.make_array_from_process_local_data(s, mine[1:], rows.shape)
+    copies = fnx.device_put(rows, fnx.NamedSharding(mesh, fnx.P()))
+    equal(np.asarray(copies), rows)
+
+
+def check_sharded_jit():
+    def diffuse(x):
+        step = lambda c, _: (c + 0.1 * (jnp.roll(c, 1, 0) - 2 * c + jnp.roll(c, -1, 0)), jnp.sum(c))
+        return lax.scan(step, x, None, length=3)
+
+    programs = [
+        lambda x: jnp.sin(x) + 1,
+        lambda x: (jnp.sum(x), jnp.max(x, 0), jnp.mean(x, 1)),
+        lambda x: x.T @ x,
+        lambda x: x[2:] - x[:-2],
+        lambda x: jnp.cumsum(x, 0),
+        diffuse,
+        fnx.grad(lambda x: jnp.sum(diffuse(x)[0] ** 2)),
+    ]
+    grids = [((N * LOCAL,), ("x",), ("x",)), ((2, N * LOCAL // 2), ("a", "b"), ("a", "b"))]
+    for shape, names, spec in grids:
+        mesh, rows = on_all(shape, names)
+        x = fnx.device_put(rows, fnx.NamedSharding(mesh, fnx.P(*spec)))
+        for f in programs:
+            found, expected = fnx.jit(f)(x), fnx.jit(f)(rows)
+            for a, b in zip(fnx.tree.leaves(found), fnx.tree.leaves(expected), strict=True):
+                np.testing.assert_allclose(whole(a), np.asarray(b), 1e-12, 1e-12)
+        placed = fnx.jit(jnp.sin, out_shardings=fnx.NamedSharding(mesh, fnx.P(None, names[-1])))(x)
+        assert placed.sharding.spec == fnx.P(None, names[-1])
+        np.testing.assert_allclose(whole(placed), np.sin(rows), 1e-12)
+    mesh, rows = on_all()
+    x = fnx.device_put(rows, fnx.NamedSharding(mesh, fnx.P("x")))
+    text = fnx.jit(lambda x: jnp.cumsum(x, 0)).lower(x).compile().report()
+    assert f"of {N} processes" in text
+    assert "all_gather of f64[16,8]" in text
+
+
+def check_shard_map():
+    mesh, rows = on_all()
+    x = fnx.device_put(rows, fnx.NamedSharding(mesh, fnx.P("x")))
+    spec = {"mesh": mesh, "in_specs": fnx.P("x"), "out_specs": fnx.P("x")}
+    part = fnx.shard_map(lambda a: a - lax.pmean(a, "x"), **spec)
+    parts = rows.reshape(N * LOCAL, -1, 8)
+    expected = (parts - parts.mean(0)).reshape(16, 8)
+    loop = lambda x: lax.scan(lambda c, _: (part(c), None), x, None, length=2)[0]
+    for y in (part(x), part(rows), fnx.jit(part)(x), fnx.jit(loop)(x)):
+        assert y.sharding.spec == fnx.P("x")
+        np.testing.assert_allclose(whole(y), expected, 1e-12, 1e-12)
+    total = fnx.shard_map(lambda a: lax.psum(jnp.sum(a), "x"), **spec | {"out_specs": fnx.P()})
+    np.testing.assert_allclose(float(total(x)), rows.sum(), 1e-12)
+    slope = fnx.jit(fnx.grad(lambda x: jnp.sum(part(x) ** 2)))(x)
+    np.testing.assert_allclose(whole(slope), 2 * expected, 1e-12, 1e-12)
 
 
 def fail():

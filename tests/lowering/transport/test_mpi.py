@@ -14,7 +14,10 @@ import fnx
 from fnx.errors import MissingPackage
 
 SCRIPT = Path(__file__).with_name("ranks_script.py")
-CHECKS = "check_methods check_nan check_programs check_devices check_pmap check_gather".split()
+CHECKS = (
+    "check_methods check_nan check_programs check_devices check_pmap check_gather check_arrays "
+    "check_sharded_jit check_shard_map"
+).split()
 
 
 def mpiexec() -> str | None:
@@ -48,7 +51,7 @@ def test_a_rank_that_fails_ends_the_job_with_its_message():
     done = start(2, str(SCRIPT), "check_devices", "fail", timeout=60)
     assert time.monotonic() - began < 60
     assert done.returncode != 0
-    assert "rank 1 of 2 failed: ShapeError: add got shapes" in done.stderr
+    assert "rank 1 of 2 failed: ShapeError: add got incompatible shapes" in done.stderr
     assert "ranks_script.py:" in done.stderr
 
 
@@ -62,6 +65,58 @@ def test_a_rank_that_exits_ends_the_job(tmp_path):
         "ranks[0].barrier()\n"
     )
     assert start(2, str(script), timeout=60).returncode == 3
+
+
+FAULTS = """
+import os, sys, time
+import fnx
+from fnx.process.devices import ranks
+if fnx.process_index() == 1:
+    match sys.argv[1]:
+        case "ends": sys.exit(0)
+        case "is killed": os.kill(os.getpid(), 9)
+        case "leaves": os._exit(4)
+        case "hangs":
+            while True: time.sleep(0.01)
+ranks[0].barrier()
+"""
+
+
+@needs_mpi
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("ends", "waits in Barrier, and rank 1 has ended its program without coming there at"),
+        ("is killed", ""),  # MPI's own
+        ("leaves", ""),
+        ("hangs", "for other ranks in Barrier at"),
+    ],
+)
+def test_a_rank_that_does_not_come_ends_the_job(how, message, tmp_path, monkeypatch):
+    script = tmp_path / "faults.py"
+    script.write_text(FAULTS)
+    monkeypatch.setenv("FNX_EXCHANGE_TIMEOUT", "3")
+    done = start(3, str(script), how, timeout=60)
+    assert done.returncode != 0
+    assert message in done.stderr
+    if how == "hangs":
+        assert "rank 1 is elsewhere at" in done.stderr
+        assert "faults.py:11" in done.stderr
+
+
+@needs_mpi
+def test_an_error_ends_the_job_that_was_not_launched_by_us(tmp_path):
+    script = tmp_path / "plain.py"
+    script.write_text(
+        "import fnx; fnx.distributed.initialize()\n"
+        "from fnx.process.devices import ranks\n"
+        "if fnx.process_index() == 1: raise KeyError('lost')\n"
+        "ranks[0].barrier()\n"
+    )
+    command = [mpiexec(), "-n", "2", sys.executable, str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0
+    assert "rank 1 of 2 failed: KeyError: 'lost'" in done.stderr
 
 
 @pytest.mark.skipif(importlib.util.find_spec("mpi4py") is not None, reason="mpi4py is there")

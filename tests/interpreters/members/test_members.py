@@ -1,72 +1,20 @@
 """Devices that run at once, a thread each: against the same programs for all devices in turn."""
 
-import gc
-import os
-import signal
-import subprocess
-import sys
 import threading
-import time
-from contextvars import copy_context
 
 import numpy as np
 import pytest
 from agreement import close
+from teams import WAITING, both, mapped, mesh, ring
 
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
-from fnx.core import config
 from fnx.core.transport import TransportError
-from fnx.lowering.cpu.loader import team
-from fnx.lowering.cpu.processor import thresholds
 from fnx.sharding import PartitionSpec as P
 
 RNG = np.random.default_rng(5)
-pytestmark = pytest.mark.skipif(not team.can_wait(), reason="threads cannot sleep here")
-
-
-@pytest.fixture(autouse=True)
-def runs(monkeypatch):
-    """Teams for whatever there is, and how often one ran."""
-    monkeypatch.setattr(thresholds, "TEAM", -1)
-    monkeypatch.setattr(thresholds, "EXCHANGE", 0)
-    monkeypatch.setattr(thresholds, "CROWDED_EXCHANGE", 0)
-    monkeypatch.setattr(team, "processors", lambda: 2)
-    count = []
-    run = team.TeamProgram.run
-
-    def counted(self, *args):
-        count.append(self.size)
-        return run(self, *args)
-
-    monkeypatch.setattr(team.TeamProgram, "run", counted)
-    with config.num_devices(8):
-        yield count
-
-
-def mesh(x=2, y=2):
-    return fnx.make_mesh((x, y), ("x", "y"))
-
-
-def both(f, *args, runs, exact=False):
-    """What devices make at once, and in turn."""
-    before = len(runs)
-    found = fnx.jit(f)(*args)
-    assert len(runs) > before
-    with config.backend("reference"):
-        expected = fnx.jit(f)(*args)
-    for a, b in zip(fnx.tree.leaves(found), fnx.tree.leaves(expected), strict=True):
-        assert a.shape == b.shape
-        assert a.dtype == b.dtype
-        if exact:
-            np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
-        else:
-            close(a, b)
-
-
-def ring(n):
-    return [(k, (k + 1) % n) for k in range(n)]
+pytestmark = WAITING
 
 
 GROUPS = [[0, 3], [2, 1]]
@@ -101,10 +49,6 @@ CASES = {
     "axis_size": lambda x: x * lax.axis_size("i"),
 }
 ALL = pytest.mark.parametrize("name", CASES)
-
-
-def mapped(f):
-    return fnx.pmap(f, axis_name="i")
 
 
 @ALL
@@ -324,200 +268,3 @@ def _call_number(x):
     with _lock:
         _calls.append(0)
         return np.int32(len(_calls) - 1)
-
-
-# --- faults ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("bad", range(3))
-def test_a_device_that_raises_ends_the_others(bad, runs):
-    def check(k):
-        if k == bad:
-            raise KeyError("mine")
-        return k
-
-    def f(x):
-        k = fnx.pure_callback(check, fnx.ShapeDtypeStruct((), np.int32), lax.axis_index("i"))
-        return lax.psum(x * k, "i")
-
-    g = fnx.pmap(f, axis_name="i")
-    for _ in range(3):
-        with pytest.raises(KeyError, match="mine"):
-            g(jnp.arange(3.0))
-    both(mapped(lambda x: lax.psum(x, "i")), np.arange(3.0), runs=runs)  # others still run
-
-
-def test_debug_nans_names_the_line(runs):
-    g = fnx.pmap(lambda x: lax.psum(jnp.log(x), "i"), axis_name="i")
-    g(jnp.arange(4.0) + 1)
-    with fnx.debug_nans(), pytest.raises(FloatingPointError, match="log"):
-        g(jnp.arange(4.0) - 1)
-
-
-def test_devices_in_devices(runs):
-    """A program of devices that a device calls back."""
-    inner = fnx.pmap(lambda x: lax.psum(x, "j"), axis_name="j")
-
-    def host(x):
-        return np.asarray(inner(jnp.stack([x, 2 * x])))[0]
-
-    def f(x):
-        y = fnx.pure_callback(host, fnx.ShapeDtypeStruct((), np.float64), x)
-        return lax.psum(y, "i")
-
-    both(mapped(f), np.arange(3.0), runs=runs)
-
-
-def test_threads_of_the_user_call_at_once(runs):
-    f = fnx.jit(mapped(lambda x: x + lax.psum(x, "i")))
-    xs = [jnp.asarray(RNG.normal(size=(2, 50))) for _ in range(4)]
-    found = [None] * 4
-
-    def work(k):
-        for _ in range(30):
-            found[k] = f(xs[k])
-
-    threads = [threading.Thread(target=copy_context().run, args=(work, k)) for k in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    for x, y in zip(xs, found, strict=True):
-        close(y, np.asarray(x) + np.asarray(x).sum(0))
-
-
-def test_more_devices_than_processors(runs):
-    def f(x):
-        return lax.scan(
-            lambda c, _: (lax.psum(c, "i") / 8 + lax.axis_index("i"), None), x, None, 50
-        )[0]
-
-    both(mapped(f), np.arange(8.0), runs=runs)
-
-
-_CTRL_C = """
-import signal, sys, numpy as np, fnx, fnx.numpy as jnp
-from fnx import lax
-from fnx.lowering.cpu.processor import thresholds
-from fnx.lowering.cpu.loader import team
-thresholds.TEAM = -1
-team.processors = lambda: 2
-fnx.config.update("num_devices", 2)
-
-def f(x):
-    def body(c):
-        return c[0] + 1, lax.psum(c[1], "i") * 0.5
-    return lax.while_loop(lambda c: c[0] >= 0, body, (jnp.int64(0), x))[1]
-
-signal.signal(signal.SIGINT, signal.default_int_handler)  # which background jobs of shells ignore
-g = fnx.jit(fnx.pmap(f, axis_name="i")).lower(jnp.ones(2))
-print("ready", flush=True)
-try:
-    fnx.pmap(f, axis_name="i")(jnp.ones(2))
-except KeyboardInterrupt:
-    print("interrupted", flush=True)
-print(fnx.pmap(lambda x: lax.psum(x, "i"), axis_name="i")(jnp.ones(2)))
-"""
-
-
-def test_threads_end_with_their_program(runs):
-    def threads():
-        gc.collect()
-        return len(os.listdir("/proc/self/task"))
-
-    f = mapped(lambda x: lax.psum(x * 3, "i"))
-    f(jnp.arange(2.0))
-    before = threads()
-    f(jnp.arange(2.0))
-    assert threads() == before
-    del f
-    end = time.monotonic() + 20
-    while threads() >= before and time.monotonic() < end:
-        time.sleep(0.01)
-    assert threads() < before
-
-
-def test_ctrl_c():
-    command = [sys.executable, "-c", _CTRL_C]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout.readline().strip() == "ready"
-            time.sleep(2)
-            process.send_signal(signal.SIGINT)
-            out, _ = process.communicate(timeout=30)
-        finally:
-            process.kill()
-    assert out.split() == ["interrupted", "[2.", "2.]"]
-
-
-def test_a_forked_child_makes_threads_of_its_own(runs):
-    f = mapped(lambda x: lax.psum(x, "i"))
-    f(jnp.arange(2.0))
-    pid = os.fork()
-    if not pid:
-        os._exit(0 if float(f(jnp.arange(2.0))[0]) == 1.0 else 1)
-    assert os.waitpid(pid, 0)[1] == 0
-
-
-# --- random programs ---------------------------------------------------------------------------
-
-ELEMENTWISE = (jnp.sin, jnp.tanh, lambda v: v * v, lambda v: jnp.where(v > 0, v, 0.5 * v))
-
-
-def random_program(rng):
-    """A function of a whole (8, 6), and the same of one of four devices' rows."""
-    whole, member = [], []
-    for kind in rng.integers(0, 6, size=rng.integers(2, 7)):
-        if kind == 0:
-            fn = ELEMENTWISE[rng.integers(len(ELEMENTWISE))]
-            whole.append(fn)
-            member.append(fn)
-        elif kind == 1:
-            whole.append(lambda v: v - jnp.mean(v, 0, keepdims=True))
-            member.append(lambda v: v - lax.pmean(jnp.mean(v, 0, keepdims=True), "d"))
-        elif kind == 2:
-            whole.append(lambda v: v / (1 + jnp.max(jnp.abs(v))))
-            member.append(lambda v: v / (1 + lax.pmax(jnp.max(jnp.abs(v)), "d")))
-        elif kind == 3:
-            whole.append(lambda v: v + jnp.roll(v, 1, 0))
-
-            def halo(v):
-                left = lax.ppermute(v[-1:], "d", ring(4))
-                return v + jnp.concatenate([left, v[:-1]])
-
-            member.append(halo)
-        elif kind == 4:
-            whole.append(lambda v: jnp.tanh(v @ (v.T @ v) / 8))
-            member.append(lambda v: jnp.tanh(v @ lax.psum(v.T @ v, "d") / 8))
-        else:
-            whole.append(
-                lambda v: lax.scan(lambda c, _: (c + 0.1 * (c - c.mean()), None), v, None, 3)[0]
-            )
-            member.append(
-                lambda v: lax.scan(
-                    lambda c, _: (c + 0.1 * (c - lax.pmean(c.mean(), "d")), None), v, None, 3
-                )[0]
-            )
-
-    def chained(steps):
-        def f(v):
-            for step in steps:
-                v = step(v)
-            return v
-
-        return f
-
-    return chained(whole), chained(member)
-
-
-@pytest.mark.parametrize("seed", range(int(os.environ.get("FNX_FUZZ", "8"))))
-def test_random_programs_are_those_of_whole_arrays(seed, runs):
-    rng = np.random.default_rng(seed)
-    whole, member = random_program(rng)
-    devices = fnx.make_mesh((4,), ("d",))
-    f = fnx.shard_map(member, mesh=devices, in_specs=P("d"), out_specs=P("d"))
-    x = rng.normal(size=(8, 6))
-    close(fnx.jit(f)(x), whole(jnp.asarray(x)), 1e-10, 1e-10)
-    found = fnx.jit(fnx.grad(lambda x: jnp.sum(jnp.sin(f(x)))))(x)
-    close(found, fnx.grad(lambda x: jnp.sum(jnp.sin(whole(x))))(jnp.asarray(x)), 1e-9, 1e-9)
-    assert runs

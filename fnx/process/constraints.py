@@ -1,0 +1,69 @@
+"""Sharding constraints: how values of a program are to lie on the devices of a mesh."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fnx.core.array import Array, as_array
+from fnx.core.errors import TypeMismatch
+from fnx.interpreters.primitives.sharding_constraint import ShardingConstraint
+from fnx.process.mesh import Mesh, PartitionSpec, get_mesh, spec_names
+from fnx.process.shardings import NamedSharding
+from fnx.pytree import operations
+
+
+def with_sharding_constraint(x: Any, shardings: Any) -> Any:
+    """The leaves of a pytree, which lie as shardings (a pytree prefix of them) say.
+
+    A PartitionSpec is of the mesh that was set. In compiled functions the devices of the mesh compute
+    their parts; ValueError for axes that cannot be cut evenly.
+
+    >>> lax.with_sharding_constraint(jnp.arange(3), None)
+    Array([0, 1, 2], dtype=int64)
+    """
+    leaves, structure = operations.tree_flatten(x)
+    places = spread(shardings, x)
+    return structure.unflatten([constrained(as_array(a), p) for a, p in zip(leaves, places)])
+
+
+def spread(shardings: Any, tree: Any) -> list:
+    """A sharding or None for each leaf of a tree."""
+    is_leaf = lambda s: s is None or isinstance(s, PartitionSpec)
+    return operations.broadcast_prefix(shardings, tree, is_leaf=is_leaf)
+
+
+def constrained(x: Array, sharding: Any) -> Array:
+    """An array that lies as a sharding says; itself where there is one device, or none is named."""
+    if isinstance(sharding, PartitionSpec):
+        sharding = NamedSharding(get_mesh(), sharding)
+    if isinstance(sharding, str | int | float):
+        raise TypeMismatch(
+            f"with_sharding_constraint to {sharding!r}; expected a sharding, a PartitionSpec or None"
+        )
+    if not is_cut(sharding):
+        return x
+    sharding.check(x.aval)
+    spec = [*sharding.spec, *[None] * (x.ndim - len(sharding.spec))]
+    free = tuple([k for k, s in enumerate(spec) if s is PartitionSpec.UNCONSTRAINED])
+    names: Sequence[Any] = spec_names(spec)
+    return ShardingConstraint(sharding, tuple(names), free)(x)
+
+
+def is_cut(sharding: Any) -> bool:
+    """Whether arrays that lie so have parts on several devices."""
+    return (
+        isinstance(sharding, NamedSharding)
+        and isinstance(sharding.mesh, Mesh)
+        and sharding.mesh.size > 1
+    )
+
+
+def constrained_all(xs: Sequence[Array], places: Sequence[Any]) -> list[Array]:
+    """Arrays, each of which lies as its sharding says."""
+    return [constrained(x, p) for x, p in zip(xs, places, strict=True)]
+
+
+def laid(tree: Any, shardings: Any) -> Any:
+    """A tree of arrays, and of what is none, which lie as shardings (a prefix) say."""
+    leaves, structure = operations.tree_flatten(tree)
+    pairs = zip(leaves, spread(shardings, tree))
+    return structure.unflatten([x if p is None else constrained(as_array(x), p) for x, p in pairs])

@@ -1,0 +1,85 @@
+"""Programs of one of several devices: how they are traced, and how all devices' results come about."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from fnx.core import config
+from fnx.core.array import Array
+from fnx.core.errors import (
+    ConcretizationTypeError,
+    NonConcreteBooleanIndexError,
+    TracerArrayConversionError,
+    TracerIntegerConversionError,
+)
+from fnx.core.interpreter import current
+from fnx.core.jaxpr import eval_jaxpr
+from fnx.interpreters.primitives.jit import has_effects
+from fnx.interpreters.primitives.members import (
+    Cut,
+    Members,
+    cut_parts,
+    joined,
+    part_shape,
+    run_batched,
+    varying,
+)
+from fnx.interpreters.spmd import bound_axes, spmd
+from fnx.interpreters.trace import CapturedRefs, Stage, trace
+
+
+def one_member(
+    fn: Callable, axes: dict, args: list[Array], cuts: list[Cut], name: str, backend: Any
+) -> tuple[Members, list[Array]] | None:
+    """The program of one of several devices, whose results are not joined yet, and its operands.
+
+    None where there is none: for one device, or where `fn` needs to see numbers, or changes references.
+    """
+    watched = config.debug_nans.value or config.debug_infs.value or config.disable_jit.value
+    if math.prod(axes.values()) < 2 or watched or not set(axes).isdisjoint(bound_axes()):
+        return None
+    avals = [
+        x.aval.update(shape=part_shape(x.shape, c, axes)) for x, c in zip(args, cuts, strict=True)
+    ]
+    try:
+        jaxpr, consts = trace(spmd(fn, axes), avals, what="shard_map", name=name)
+    except (ConcretizationTypeError, TracerArrayConversionError, TracerIntegerConversionError):
+        return None
+    except (NonConcreteBooleanIndexError, CapturedRefs):
+        return None
+    if has_effects(jaxpr):
+        return None
+    ins = tuple([((),) * x.ndim for x in consts] + cuts)
+    prim = Members(jaxpr, tuple(axes.items()), ins, (), name, backend)
+    return prim, [*consts, *args]
+
+
+def within_a_loop() -> bool:
+    """Whether this is traced as a part of the body of a loop, which members may run at once."""
+    it: Any = current.get()
+    while it is not None:
+        if isinstance(it, Stage) and it.what.startswith("the body"):
+            return True
+        it = it.parent or getattr(it, "outer", None)
+    return False
+
+
+def of_all(
+    prim: Members, operands: list[Array], outs: Callable, apart: bool = False
+) -> list[Array]:
+    """Results of all devices: at once where that pays, or may pay for a loop around; else in turn.
+
+    `outs` gives how each result is cut, of ranks, and of the axes along which each may differ.
+    """
+    axes = dict(prim.axes)
+    ranks = [a.ndim for a in prim.jaxpr.out_avals]
+    apart = apart or within_a_loop()
+    if apart or replace(prim, outs=tuple([((),) * r for r in ranks])).runs_apart:
+        cuts = outs(ranks, varying(prim))
+        return list(replace(prim, outs=tuple(cuts)).apply(*operands))
+    parts = [cut_parts(x, c, axes) for x, c in zip(operands, prim.ins)]
+    names = [{n for names in c for n in names} for c in prim.ins]
+    made, found = run_batched(lambda *xs: eval_jaxpr(prim.jaxpr, xs), prim.axes, parts, names)
+    cuts = outs(ranks, found)
+    return [joined(x, f, c, axes) for x, f, c in zip(made, found, cuts, strict=True)]

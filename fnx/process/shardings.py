@@ -1,0 +1,184 @@
+"""Shardings: how arrays lie on devices."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fnx.core.array import Array
+from fnx.core.aval import ShapedArray
+from fnx.core.errors import InvalidValue
+from fnx.core.lazy_imports import repr_html
+from fnx.process import spread
+from fnx.process.devices import Device, devices, process_index
+from fnx.process.mesh import AbstractMesh, PartitionSpec, spec_names
+from fnx.process.placement import placed
+
+
+class Sharding:
+    """Base of all shardings.
+
+    >>> isinstance(jnp.ones(2).sharding, fnx.sharding.Sharding)
+    True
+    """
+
+    @property
+    def device_set(self) -> set[Device]:
+        return set(devices())
+
+    _repr_html_ = repr_html
+    is_fully_replicated = True
+    memory_kind = "device"
+
+    @property
+    def addressable_devices(self) -> set[Device]:
+        """Those of this process."""
+        own = process_index()
+        return {d for d in self.device_set if getattr(d, "process_index", own) == own}
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        """Whether all devices are this process's."""
+        return self.addressable_devices == self.device_set
+
+    @property
+    def num_devices(self) -> int:
+        return len(self.device_set)
+
+    def is_equivalent_to(self, other: "Sharding", ndim: int) -> bool:
+        """Whether arrays of this rank lie on the same devices in the same way."""
+        one = self.num_devices == 1
+        return self == other or (one and self.device_set == other.device_set)
+
+    def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
+        """The shape of one device's part of an array of this shape."""
+        return tuple(global_shape)
+
+    def devices_indices_map(self, global_shape: Sequence[int]) -> dict[Device, tuple[slice, ...]]:
+        """The indices of each device's part of an array of this shape."""
+        return dict.fromkeys(self.device_set, (slice(None),) * len(global_shape))
+
+    def addressable_devices_indices_map(self, global_shape: Sequence[int]) -> dict:
+        """The same for the devices of this process."""
+        own = self.addressable_devices
+        return {d: i for d, i in self.devices_indices_map(global_shape).items() if d in own}
+
+
+class SingleDeviceSharding(Sharding):
+    """All of an array on one device.
+
+    >>> fnx.sharding.SingleDeviceSharding().shard_shape((4, 2))
+    (4, 2)
+    """
+
+    def __init__(self, device: Device | None = None, **_: Any):
+        self.device = device or devices()[0]
+
+    @property
+    def device_set(self) -> set[Device]:
+        return {self.device}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SingleDeviceSharding) and self.device == other.device
+
+    def __hash__(self) -> int:
+        return hash(self.device)
+
+    def __repr__(self) -> str:
+        return f"SingleDeviceSharding(device={self.device})"
+
+
+class NamedSharding(Sharding):
+    """Axes of an array along axes of a mesh.
+
+    >>> mesh = fnx.make_mesh((1,), ("x",))
+    >>> fnx.NamedSharding(mesh, fnx.P("x")).shard_shape((4, 2))
+    (4, 2)
+    """
+
+    def __init__(self, mesh: Any, spec: PartitionSpec = PartitionSpec(), **_: Any):  # noqa: B008
+        self.mesh, self.spec = mesh, spec
+
+    def update(
+        self, *, mesh: Any = None, spec: Sequence | None = None, **_: Any
+    ) -> "NamedSharding":
+        """The same, but for what is given."""
+        new = self.spec if spec is None else PartitionSpec(*spec)
+        return NamedSharding(self.mesh if mesh is None else mesh, new)
+
+    @property
+    def device_set(self) -> set[Device]:
+        return set(self.mesh.devices.flat)
+
+    @property
+    def is_fully_replicated(self) -> bool:  # type: ignore[override]
+        """Whether every device has the whole array."""
+        return all(self.mesh.shape[n] == 1 for names in spec_names(self.spec) for n in names)
+
+    def put(self, x: Any) -> Array:
+        """An array that lies so, of one that all processes have."""
+        return spread.put(x, self) if spread.spans(self) else placed(x.copy(), self)
+
+    def check(self, aval: ShapedArray) -> None:
+        """InvalidValue, a ValueError, unless arrays of this type can be cut so."""
+        where = spec_names(self.spec)
+        unknown = {n for names in where for n in names} - set(self.mesh.axis_names)
+        if unknown:
+            raise InvalidValue(f"{self.spec} names {unknown}, which are no axes of {self.mesh}")
+        if len(where) > aval.ndim:
+            raise InvalidValue(f"{self.spec} is longer than the rank of {aval.str_short()}")
+        for k, names in enumerate(where):
+            parts = math.prod(self.mesh.shape[n] for n in names)
+            if aval.shape[k] % parts:
+                raise InvalidValue(
+                    f"{self.spec} cuts axis {k} of {aval.str_short()} into {parts} parts; expected a size "
+                    f"that is a multiple of {parts}"
+                )
+
+    def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
+        """The shape of one device's part of an array of this shape."""
+        shape = list(global_shape)
+        for k, names in enumerate(spec_names(self.spec)):
+            shape[k] //= math.prod(self.mesh.shape[n] for n in names)
+        return tuple(shape)
+
+    def devices_indices_map(self, global_shape: Sequence[int]) -> dict[Device, tuple[slice, ...]]:
+        """The indices of each device's part of an array of this shape."""
+        shape, part = self.mesh.devices.shape, self.shard_shape(global_shape)
+        names = [*spec_names(self.spec), *[()] * len(part)][: len(part)]
+        found = {}
+        for place in np.ndindex(shape):
+            at = dict(zip(self.mesh.axis_names, place))
+            index = []
+            for n, along in zip(part, names):
+                sizes = [self.mesh.shape[a] for a in along]
+                k = int(np.ravel_multi_index([at[a] for a in along], sizes)) if along else 0
+                index.append(slice(k * n, (k + 1) * n) if math.prod(sizes) > 1 else slice(None))
+            found[self.mesh.devices[place]] = tuple(index)
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NamedSharding) and (self.mesh, self.spec) == (
+            other.mesh,
+            other.spec,
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.mesh, self.spec))
+
+    def __repr__(self) -> str:
+        return f"NamedSharding({self.mesh!r}, {self.spec!r})"
+
+
+def sharding_of(x: Array) -> Sharding:
+    """How an array lies on devices, as was asked for last."""
+    return getattr(x, "placed", None) or SingleDeviceSharding(x.device)  # type: ignore[attr-defined]
+
+
+def sharding_of_aval(aval: ShapedArray) -> NamedSharding:
+    """How arrays of a type lie: along no axis of any mesh."""
+    return NamedSharding(AbstractMesh((), ()), PartitionSpec(*[None] * aval.ndim))
+
+
+__all__ = ["NamedSharding", "Sharding", "SingleDeviceSharding", "sharding_of", "sharding_of_aval"]
