@@ -96,10 +96,19 @@ class ConcreteArray(Array):
     """Numbers that nobody writes to, in a C-contiguous NumPy array, or in a `Buffer` elsewhere."""
 
     # `written` is there, and True, where the numbers stand in the program's text, `x * 2.0` say.
-    __slots__ = ("__weakref__", "_value", "placed", "python_number", "weak_type", "written")
+    __slots__ = (
+        "__weakref__",
+        "_value",
+        "placed",
+        "put_on",
+        "python_number",
+        "weak_type",
+        "written",
+    )
     written: bool
     python_number: Any  # of which a transformation made this array, see `boxed`
     placed: Any  # the sharding that was asked for, if one was
+    put_on: Any  # the device that it was put on, and where that was asked for
 
     def __init__(self, value: np.ndarray, weak_type: bool = False):
         self._value = value

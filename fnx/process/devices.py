@@ -15,7 +15,7 @@ from fnx.core.buffer import Buffer
 from fnx.core.errors import InvalidValue
 from fnx.core.interpreter import Tracer
 from fnx.numpy.methods import DEVICE, CpuDevice
-from fnx.process.placement import placed
+from fnx.process.placement import placed, put
 from fnx.pytree import operations
 
 Device = CpuDevice
@@ -158,8 +158,8 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, **_: Any) -> Any:
     for place in places:
         _check_place(place)
     if any(getattr(p, "platform", "cpu") == "gpu" for p in places):
-        put = import_module("fnx.lowering.cuda.device").put
-        return structure.unflatten(map(put, leaves, places))
+        gpu = import_module("fnx.lowering.cuda.device")
+        return structure.unflatten(map(gpu.put, leaves, places))
     return structure.unflatten(map(_put, leaves, places))
 
 
@@ -171,10 +171,9 @@ def _put(x: Any, place: Any) -> Array:
         check(x.aval)
     if ranks and not isinstance(x, Tracer) and hasattr(place, "put"):
         return place.put(x)
-    x = x.copy()  # type: ignore[attr-defined]
     if isinstance(place, CpuDevice) and type(x) is ConcreteArray:
-        return import_module("fnx.process.committed").put(x, place)
-    return placed(x, place)
+        return put(x.copy(), place)
+    return placed(x.copy(), place)  # type: ignore[attr-defined]
 
 
 def _check_place(place: Any) -> None:

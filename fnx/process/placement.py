@@ -1,11 +1,21 @@
-"""What arrays say of how they lie along the axes of a mesh: what was asked for last."""
+"""Where arrays lie: along the axes of a mesh, as was asked for last, or on a device that they were put on.
 
+Programs of arrays that were put on a device run there, and are of one device only.
+"""
+
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from fnx.core import config
-from fnx.core.array import ConcreteArray
-from fnx.pytree import operations
+from fnx.core.array import Array, ConcreteArray
+from fnx.core.buffer import Buffer, described
+from fnx.core.errors import MixedDevices
+from fnx.core.source import name_of, user_source
+from fnx.numpy.methods import DEVICE
+from fnx.pytree import key_paths, operations
 
 used: list[bool] = []  # not empty once an array lies on several devices
 
@@ -49,3 +59,94 @@ def placed_all(tree: Any, places: Any) -> Any:
     places = operations.broadcast_prefix(places, tree, is_leaf=lambda d: d is None)
     leaves, structure = operations.tree_flatten(tree)
     return structure.unflatten(map(placed, leaves, places))
+
+
+# --- devices --------------------------------------------------------------------------------------
+
+
+class HostBuffer(Buffer):
+    """Numbers of a CPU device that is not the first one: in the same memory, and known as its own."""
+
+    def __init__(self, value: Any, place: Any, origin: Any):
+        super().__init__(np.shape(value), value.dtype)
+        self._value, self.place, self.origin = value, place, origin
+
+    def fetch(self) -> np.ndarray:
+        return np.ascontiguousarray(self._value)
+
+
+def put(x: Array, place: Any) -> ConcreteArray:
+    """An array of a CPU device, which knows where that was asked for."""
+    value = np.asarray(x)
+    if place == DEVICE:
+        made = ConcreteArray(value, x.weak_type)
+        made.put_on = Committed(place, user_source())
+        return made
+    return ConcreteArray(HostBuffer(value, place, user_source()), x.weak_type)  # type: ignore[arg-type]
+
+
+class Committed:
+    """What an array says that was put on the first device."""
+
+    def __init__(self, place: Any, origin: Any):
+        self.place, self.origin = place, origin
+
+
+def place_of(x: Any) -> Any:
+    """The device that an array was put on; None for one that may be anywhere."""
+    value = x._value if type(x) is ConcreteArray else None
+    if isinstance(value, Buffer):
+        return getattr(value, "place", None)  # of parts on many devices the sharding speaks
+    found = getattr(x, "put_on", None)
+    return None if found is None else found.place
+
+
+def run(fun: Callable, program: Any, leaves: Sequence[Array], args: tuple, kwargs: dict) -> list:
+    """The results of a program, on the device of its arguments."""
+    given = [*program.consts, *leaves]
+    placed = [k for k, x in enumerate(given) if place_of(x) is not None]
+    if not placed:
+        return program(leaves)
+    place = place_of(given[placed[0]])
+    for k in placed:
+        if place_of(given[k]) != place:
+            names = _names(fun, len(program.consts), args, kwargs, len(given))
+            first, other = (_told(given[j], names[j]) for j in (placed[0], k))
+            raise MixedDevices(
+                f"{name_of(fun)} got arrays of different devices: {first}, and {other}. Expected all on "
+                "one: fnx.device_put(x, device)."
+            )
+    if place.platform == "gpu":
+        return list(program.on("cuda")(leaves))
+    outs = program(leaves)
+    if place == DEVICE:
+        return outs
+    origin = user_source()
+    return [
+        ConcreteArray(HostBuffer(np.asarray(x), place, origin), x.weak_type)  # type: ignore[arg-type]
+        for x in outs
+    ]
+
+
+def _told(x: Any, name: str) -> str:
+    value = x._value
+    if not isinstance(value, Buffer):
+        value = HostBuffer(value, x.put_on.place, x.put_on.origin)
+    return described(value, f"{name}, ")
+
+
+def _names(fun: Callable, closed: int, args: tuple, kwargs: dict, count: int) -> list[str]:
+    """What a program's inputs are in the words of the function's signature."""
+    try:
+        names = list(inspect.signature(fun).bind(*args, **kwargs).arguments)
+    except (TypeError, ValueError):
+        names = []
+    found = ["an array that it closes over"] * closed
+    for path, _ in operations.tree_flatten_with_path((args, kwargs))[0]:
+        positional, place = path[0].idx == 0, getattr(path[1], "idx", None)
+        if not positional:
+            name = str(path[1].key)
+        else:
+            name = names[place] if place is not None and place < len(names) else f"argument {place}"
+        found.append(name + key_paths.keystr(path[2:]))
+    return found if len(found) == count else [f"input {k}" for k in range(count)]

@@ -126,8 +126,7 @@ class Jitted:
             return self._call(args, kwargs, fixed)
         given = Empty.without(program.empty.inputs, arrays)
         if Buffer.exist and current.get() is evaluate:
-            run = import_module("fnx.process.committed").run
-            outs = run(self.fun, program, given, args, kwargs)
+            outs = placement.run(self.fun, program, given, args, kwargs)
         else:
             outs = program(given)
         if program.run is not None and program.take is not None and not overridden.get():

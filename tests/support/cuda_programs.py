@@ -88,7 +88,7 @@ PROGRAMS = {
 
 
 def random_ones(count=100):
-    """Random programs; every fifth of them, one with members that loop, or all for FNX_FUZZ."""
+    """Random programs; every fifth, and one with members that loop, unless FNX_FUZZ asks for all."""
     made = {}
     step = 1 if os.environ.get("FNX_FUZZ") else 5
     for seed in sorted({*range(0, count, step), count - 2}):
