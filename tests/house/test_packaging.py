@@ -18,7 +18,7 @@ FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
 # mpmath is for the tools that derive and measure the vector math, which programs do not load.
 UNDECLARED = {"matplotlib", "llvmlite", "mpmath", "treescope"}
 OPTIONAL = {
-    "cuda": ("cuda", "numba-cuda"),
+    "cuda": ("cuda-compile", "numba-cuda"),
     "mpi4py": ("mpi", "mpi4py"),
     "cupy": ("nccl", "cupy-cuda13x"),
     "cupyx": ("nccl", "cupy-cuda13x"),
