@@ -18,9 +18,8 @@ import numpy as np
 from fnx.core.transport import TransportError
 from fnx.lowering.cpu.jit import code_cache
 from fnx.lowering.cpu.jit.compiler import once
-from fnx.lowering.cpu.loader.executable import no_memory
 from fnx.lowering.cpu.processor import thresholds
-from fnx.lowering.cpu.runtime import call_wrapper_loader, host_callbacks, thread_pool
+from fnx.lowering.cpu.runtime import abi, call_wrapper_loader, host_callbacks, thread_pool
 from fnx.lowering.cpu.runtime import team_layout as at
 
 Partition = tuple[tuple[int, ...], ...]  # members, by number, in groups
@@ -218,7 +217,8 @@ class TeamProgram:
         try:
             spaces = [_zeros(max(program.workspace_bytes, 64)) for _ in range(self.size)]
         except MemoryError:
-            raise no_memory(program.workspace_bytes, program.details()) from None
+            program._raise(abi.NO_MEMORY)
+            raise
         entry = program.code.addresses["entry"]
         for k, space in enumerate(spaces):
             words = {at.ENTRY: entry, at.PARAMS: program._params.ctypes.data}
