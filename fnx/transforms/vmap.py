@@ -172,10 +172,7 @@ def map_elements(
 
     devices = what == "pmap"
     sized: int = AxisSize(size, axis_name, devices) if devices or axis_name is not None else size
-    exploration = config.exploration.get()
-    if exploration is not None:
-        batch = exploration.batch(fun, what, batch)
-    outs, found = batch(flat, sized, leaves, axes)
+    outs, found = _explored(fun, what, batch)(flat, sized, leaves, axes)
     dummy = operations.tree_unflatten(structures[0], [object() for _ in outs])
     wanted = flatten_axes(out_axes, dummy, f"{what} out_axes")
     for j, (k, to) in enumerate(zip(found, wanted, strict=True)):
@@ -187,6 +184,12 @@ def map_elements(
             )
     placed = [place(size, x, k, to) for x, k, to in zip(outs, found, wanted, strict=True)]
     return operations.tree_unflatten(structures[0], placed)
+
+
+def _explored(fun: Callable, what: str, batch: Callable) -> Callable:
+    """What runs a function for all members: `batch` at once, or one by one while somebody looks."""
+    exploration = config.exploration.get()
+    return batch if exploration is None else exploration.batch(fun, what, batch)
 
 
 def _place(size: int, x: Array, axis: int | None, to: int | None) -> Array:
