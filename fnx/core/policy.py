@@ -185,6 +185,7 @@ PRINTED_RANK = 4  # which grow with the rank: six an axis
 UNFOLDED_ELEMENTS = 100  # of an array whose values are seen at once
 DISPLAYED_CHARACTERS = 20_000  # of one text: a notebook keeps them all
 DISPLAYED_EQUATIONS = 200  # of one jaxpr, nested ones included: several screens
+NOTED_LINES = 6  # of the user's, above one statement of a source
 DISPLAYED_PARAMETER = 120  # characters of a parameter of an equation
 DISPLAYED_ROWS = 30  # arguments that are listed: a screen
 DISPLAYED_LOWERINGS = 300  # equations up to which a display makes code to show, in a second

@@ -17,6 +17,10 @@ class State:
     """What the checks so far have found: the first site that failed, and each site's values.
 
     `iterations` are those in which it failed of the loops around it within this part of the program.
+
+    >>> from fnx.experimental.check_state import State
+    >>> State().error().get() is None
+    True
     """
 
     def __init__(self) -> None:
@@ -71,7 +75,12 @@ Placed = tuple[Site, tuple[str, ...]]  # a site, and the loops around it
 
 
 class Found(NamedTuple):
-    """What a state's leaves are: sites, the number of values of each, and of iterations behind them."""
+    """What a state's leaves are: sites, the number of values of each, and of iterations behind them.
+
+    >>> from fnx.experimental.check_state import State
+    >>> State().found()
+    Found(sites=[], counts=[], depth=0)
+    """
 
     sites: list[Placed]
     counts: list[int]
