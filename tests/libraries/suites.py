@@ -63,7 +63,7 @@ _SUITES = (
         known={
             "test_jit_with_setup_helpers": _LAST_BIT,
             "test_jit_rng_equivalance": _LAST_BIT,
-            "test_fp8_meta": "makes a dtype of its own",
+            "test_fp8_": "makes a dtype of its own, or asks for its sums",
             "hijax": "hands values of a library's own types to jitted functions and loops",
             "mutable_hitypes": "hands values of a library's own types to jitted functions and loops",
         },
