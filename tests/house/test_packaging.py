@@ -18,7 +18,9 @@ FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
 # mpmath is for the tools that derive and measure the vector math, which programs do not load.
 UNDECLARED = {"matplotlib", "llvmlite", "mpmath", "treescope"}
 OPTIONAL = {
-    "cuda": ("cuda", "numba-cuda"),
+    "cuda": ("cuda-compile", "numba-cuda"),
+    "cupy": ("cuda", "cupy-cuda13x"),
+    "cupyx": ("cuda", "cupy-cuda13x"),
     "mpi4py": ("mpi", "mpi4py"),
 }  # the extra, what it installs
 
