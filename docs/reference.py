@@ -53,13 +53,38 @@ def public(face: str) -> dict[str, object]:
     }
 
 
-def signature(value: object) -> str:
-    """The parameters, without addresses of defaults."""
+def signature(name: str, value: object) -> str:
+    """How it is called, without addresses of defaults; a long one takes a line for each parameter."""
+    if isinstance(value, type) and issubclass(value, Exception):
+        return name
     try:
-        text = str(inspect.signature(value))  # type: ignore[arg-type]
+        found = inspect.signature(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        return "(...)"
-    return re.sub(r"<(?:function|class|object)[^>]*>", "...", text)
+        return f"{name}(...)"
+    if len(f"{name}{found}") > 88 and found.parameters:
+        text = str(found.replace(parameters=(), return_annotation=found.return_annotation))
+        words = _parameters(found)
+        text = text.replace("()", "(\n    " + ",\n    ".join(words) + ",\n)", 1)
+    else:
+        text = str(found)
+    text = re.sub(r"<(?:function|class|object)[^>]*>", "...", f"{name}{text}")
+    return re.sub(r"\b(?:collections\.abc|typing)\.", "", text)
+
+
+def _parameters(found: inspect.Signature) -> list[str]:
+    """The parameters as they are written, with the marks of kinds between them."""
+    kinds, words, before = inspect.Parameter, [], None
+    for p in found.parameters.values():
+        if before is kinds.POSITIONAL_ONLY and p.kind is not before:
+            words.append("/")
+        if p.kind is kinds.KEYWORD_ONLY and before not in (
+            kinds.KEYWORD_ONLY,
+            kinds.VAR_POSITIONAL,
+        ):
+            words.append("*")
+        words.append(str(p))
+        before = p.kind
+    return words + ["/"] * (before is kinds.POSITIONAL_ONLY)
 
 
 def escaped(text: str) -> str:
@@ -92,9 +117,8 @@ def page(face: str) -> str:
     title = "fnx" if face == "fnx" else f"fnx.{face}"
     parts = [f"# {title}", escaped((module.__doc__ or "").strip().split("\n\n")[0])]
     for name, value in sorted(public(face).items(), key=lambda item: item[0].lower()):
-        shown = "" if isinstance(value, type) and issubclass(value, Exception) else signature(value)
         parts.append(f"## {escaped(name)}")
-        parts.append(f"```python\n{name}{shown}\n```")
+        parts.append(f"```python\n{signature(name, value)}\n```")
         parts.append(described(value.__doc__ or ""))
     return "\n\n".join(parts) + "\n"
 

@@ -18,6 +18,7 @@ from fnx.core.aval import ShapedArray as _ShapedArray
 from fnx.core.buffer import importers as _importers
 
 if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
+    from fnx import checkpoints as checkpoints
     from fnx import debug as debug
     from fnx import distributed as distributed
     from fnx import doctor as doctor
@@ -112,7 +113,6 @@ if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx.transforms.grad import fwd_and_bwd as fwd_and_bwd
     from fnx.transforms.grad import grad as grad
     from fnx.transforms.grad import jvp as jvp
-    from fnx.transforms.grad import linear_transpose as linear_transpose
     from fnx.transforms.grad import linearize as linearize
     from fnx.transforms.grad import value_and_grad as value_and_grad
     from fnx.transforms.grad import vjp as vjp
@@ -122,6 +122,7 @@ if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx.transforms.jacobian import jacrev as jacrev
     from fnx.transforms.jit import clear_caches as clear_caches
     from fnx.transforms.jit import jit as jit
+    from fnx.transforms.linear_call import linear_transpose as linear_transpose
     from fnx.transforms.make_jaxpr import ShapeDtypeStruct as ShapeDtypeStruct
     from fnx.transforms.make_jaxpr import eval_shape as eval_shape
     from fnx.transforms.make_jaxpr import make_jaxpr as make_jaxpr
@@ -144,7 +145,8 @@ _NAMES = {
     "fnx.transforms.checkpoint": "checkpoint checkpoint_policies remat",
     "fnx.transforms.callbacks": "pure_callback",
     "fnx.custom_derivatives": "closure_convert custom_gradient custom_jvp custom_vjp",
-    "fnx.transforms.grad": "fwd_and_bwd grad jvp linear_transpose linearize value_and_grad vjp",
+    "fnx.transforms.grad": "fwd_and_bwd grad jvp linearize value_and_grad vjp",
+    "fnx.transforms.linear_call": "linear_transpose",
     "fnx.dtypes": "float0",
     "fnx.transforms.jacobian": "hessian jacfwd jacobian jacrev",
     "fnx.transforms.jit": "clear_caches jit",
@@ -188,8 +190,8 @@ _NAMES = {
 for _module, _names in _NAMES.items():
     _later.add("fnx", _module, _names)
 for _name in (
-    "ad_checkpoint api_util cache custom_batching custom_derivatives debug distributed dlpack doctor "
-    "dtypes errors example_libraries "
+    "ad_checkpoint api_util cache checkpoints custom_batching custom_derivatives debug distributed "
+    "dlpack doctor dtypes errors example_libraries "
     "experimental export extend flatten_util image lax memory nn numpy ops profiler random ref scipy "
     "sharding stages test_util tree tree_util typing version"
 ).split():

@@ -5,6 +5,7 @@ transformation asks, and what they close over no input was made for: it is `Capt
 """
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 from fnx.core.array import Array
@@ -14,6 +15,8 @@ from fnx.core.primitive import Primitive
 
 from .rewrite import Renaming
 from .trace import Captured
+
+_PRIM = attrgetter("prim")
 
 
 class HigherOrder(Primitive):
@@ -43,9 +46,20 @@ def captured(prim: Primitive) -> tuple[Tracer, ...]:
 
 
 @made_once
+def carriers(jaxpr: Jaxpr) -> Sequence[Primitive]:
+    """The primitives in a jaxpr that carry jaxprs or traced values, or are of devices: few, if any."""
+    kinds = [
+        k
+        for k in set(map(type, map(_PRIM, jaxpr.eqns)))  # without a step of Python an equation
+        if k.on_devices or issubclass(k, (HigherOrder, Captured))
+    ]
+    return [e.prim for e in jaxpr.eqns if type(e.prim) in kinds] if kinds else ()
+
+
+@made_once
 def _captured(jaxpr: Jaxpr) -> tuple[Tracer, ...]:
     found: list[Tracer] = []
-    for prim in [e.prim for e in jaxpr.eqns if isinstance(e.prim, (HigherOrder, Captured))]:
+    for prim in carriers(jaxpr):
         found += (prim.value,) if isinstance(prim, Captured) else captured(prim)
     return tuple(found)
 

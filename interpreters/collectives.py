@@ -45,6 +45,8 @@ class Collective(Primitive):
     `beside()` is the same collective for operands with one more axis in front.
     """
 
+    borrows = True  # its `impl` keeps no operand, so that native code need not copy them for it
+
     @property
     def axis_names(self) -> tuple[Name, ...]:
         return (self.axis_name,)  # type: ignore[attr-defined]

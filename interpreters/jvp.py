@@ -10,7 +10,6 @@ from fnx.core.jaxpr import Jaxpr, eval_jaxpr, made_once
 from fnx.core.primitive import Primitive
 from fnx.core.source import origin, set_origin, user_source
 from fnx.interpreters.trace import Stage, trace_closed
-from fnx.ops.elementwise.convert import ConvertElementType
 
 
 class JVPTracer(Tracer):
@@ -84,13 +83,7 @@ class JVP(Interpreter):
         )
 
     def rule(self, prim: Primitive, primals: tuple, tangents: tuple) -> tuple:
-        given = [
-            t
-            if t is None or t.weak_type == p.weak_type
-            else ConvertElementType(t.dtype, p.weak_type)(t)
-            for p, t in zip(primals, tangents, strict=True)
-        ]
-        return prim.jvp(primals, tuple(given))
+        return prim.jvp(primals, tangents)
 
     def concrete(self, tracer: Tracer) -> Array | None:
         return tracer.primal  # type: ignore[attr-defined]  # its own owner says whether it is known

@@ -18,6 +18,7 @@ from fnx.core.primitive import AddTo, Primitive, Undefined
 from fnx.core.source import Source, origin, set_origin
 from fnx.interpreters.jvp import JVP, JVPTracer
 from fnx.interpreters.trace import Stage, StageTracer, trace_closed
+from fnx.ops.base.broadcast import typed_zeros
 from fnx.ops.elementwise.convert import ConvertElementType
 from fnx.ops.structure.basic import add_any, zeros
 
@@ -42,7 +43,7 @@ class Tape:
         env: dict[Var, Array] = {}
         for var, t in zip(self.inputs, tangents, strict=True):
             if var is not None:
-                env[var] = zeros(var.aval) if t is None else t
+                env[var] = typed_zeros(var.aval) if t is None else t
         for eqn in self.eqns:
             values = tuple([env[a] if type(a) is Var else a.value for a in eqn.inputs])
             env.update(zip(eqn.outs, eqn.prim.apply(*values), strict=True))

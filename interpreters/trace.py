@@ -12,11 +12,11 @@ from typing import Any
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray, check_size
 from fnx.core.config import rank_0_consts
-from fnx.core.errors import InvalidValue
+from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import Interpreter, Tracer, current, leaked, set_current
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
-from fnx.core.primitive import Primitive
+from fnx.core.primitive import Primitive, Undefined
 from fnx.core.source import Source, origin, user_source
 from fnx.ops.base.broadcast import Constant
 
@@ -94,6 +94,8 @@ class Stage(Interpreter):
 
     def lift(self, value: Array, prim: Primitive | None = None) -> Atom:
         """What stands for a value from outside: a literal, or an input of its own."""
+        if type(value) is Undefined:  # by a rule of what is not linear
+            raise TypeMismatch(f"a value of type {value.aval.str_short()} has no numbers")
         if self.parent is not None:
             return Literal(value)
         if type(value) is ConcreteArray and value._value.ndim == 0:

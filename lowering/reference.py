@@ -1,6 +1,7 @@
 """The reference backend: runs `impl` by `impl`; what compiled code is compared with."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from fnx.core import config
@@ -8,6 +9,8 @@ from fnx.core.array import Array
 from fnx.core.backend import Memory
 from fnx.core.interpreter import evaluate, use
 from fnx.core.jaxpr import Jaxpr, eval_jaxpr
+
+watch: list[Callable[[Jaxpr], AbstractContextManager]] = []  # who shows how far loops are
 
 
 class Interpreted:
@@ -19,7 +22,8 @@ class Interpreted:
 
     def __call__(self, args: Sequence[Array]) -> list[Array]:
         # Loops inside must not be compiled again.
-        with use(evaluate), config.disable_jit(True):
+        seen = watch[-1](self.jaxpr) if watch else nullcontext()
+        with use(evaluate), config.disable_jit(True), seen:
             return eval_jaxpr(self.jaxpr, args)
 
 

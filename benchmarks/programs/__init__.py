@@ -16,11 +16,13 @@ FAMILIES = (
     "kernels",
     "inference",
     "derivatives",
+    "simulations",
     "loops",
     "lanes",
     "matrices",
     "spectral",
     "devices",
+    "ranks",
     "libraries",
 )
 
@@ -48,6 +50,7 @@ GROUPS = {
     "matrices": Group("Matrix products", threads=True),
     "spectral": Group("Fourier transforms and what is made of them", threads=True),
     "devices": Group("Two devices at once: against one, and two of JAX's"),
+    "ranks": Group("Two ranks of MPI: beside mpi4py, and against one"),
     "libraries": Group(
         "Libraries written for JAX",
         summaries=(Summary("run", "jax", mean=0.25, worst=1.0),),

@@ -18,7 +18,7 @@ from fnx.core.errors import (
     TypeMismatch,
     entrance,
 )
-from fnx.core.interpreter import Tracer, current, evaluate
+from fnx.core.interpreter import Interpreter, Tracer, current, evaluate
 from fnx.core.source import LoopSite, user_source
 from fnx.interpreters.primitives.scan import Scan
 from fnx.interpreters.primitives.while_loop import While
@@ -320,9 +320,8 @@ def _plain_while(
     carry, treedef = flatten_arrays(init_val, "the first value of while_loop")
     if config.exploration.get() is not None:
         val = treedef.unflatten(carry)
-        return explored.while_loop(
-            cond_fun, body_fun, val, site, lambda *s: _while(*s, site, progress)
-        )
+        run = lambda test, body, val: _while(test, body, val, site, progress)
+        return explored.while_loop(cond_fun, body_fun, val, site, run)
     if config.disable_jit.value:
         val = operations.tree_unflatten(treedef, carry)
         try:
@@ -356,6 +355,14 @@ def _plain_while(
 
 _BOOL = ShapedArray((), dtypes.bool_)
 _MANY_ITERATIONS = 10**5  # outside a trace an array with the number of each iteration would be made
+
+
+def _evaluates_known_values() -> bool:
+    """Whether what needs no traced value is computed at once: outside a trace, in eager derivatives too."""
+    now: Interpreter | None = current.get()
+    while now is not None and now is not evaluate:
+        now = now.parent
+    return now is evaluate
 
 
 def _type_of_bounds(low: Array, high: Array) -> tuple[Any, bool]:
@@ -414,7 +421,7 @@ def fori_loop(
             return (add(i, scalar(1, dtype)), body_fun(index(i), val)), None
 
         first = scalar(start, dtype)
-        if count > _MANY_ITERATIONS and current.get() is evaluate:
+        if count > _MANY_ITERATIONS and _evaluates_known_values():
             state = first, init_val
             return _scan(counting, state, None, count, False, unroll or 1, body_fun, loop)[0][1]
         steps = Iota(0, dtype, (count,))()

@@ -26,6 +26,9 @@ set_overridden, set_rank_0_consts = setter(overridden), setter(rank_0_consts)
 # Who runs functions in Python, for people to look into them (fnx/observe/explore.py), if anybody does.
 exploration: ContextVar[Any] = ContextVar("fnx_exploration", default=None)
 
+# Records of how far loops are that are interpreted, by the places of the loops (LoopSite).
+told: ContextVar[dict[Any, Any]] = ContextVar("fnx_told", default={})  # noqa: B039  # nobody writes to it
+
 
 class Setting:
     """A value that is read by `.value`, set for good by `.set`, or for a while by calling it.

@@ -31,6 +31,18 @@ class FnxError(Exception):
         called = f", in {name}" if name and name not in message else ""
         super().__init__(message + at_line(self.source) + called, *rest)
 
+    def __reduce__(self) -> tuple:
+        """Sent to another process, it keeps what it says."""
+        notes = {"__notes__": self.__notes__} if hasattr(self, "__notes__") else {}
+        return _again, (type(self), self.args), {"source": None, **notes}
+
+
+def _again(kind: type, args: tuple) -> BaseException:
+    """An error of another process, with its words."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    return error
+
 
 class TypeMismatch(FnxError, TypeError):
     """Wrong dtypes, shapes or kinds of values where types are checked (JAX raises TypeError).

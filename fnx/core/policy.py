@@ -43,6 +43,8 @@ EAGER_ITERATIONS = 20
 # interpreters/reverse/checkpoint_blocks.py
 BLOCKED_ITERATIONS = 48  # iterations of a scan from which on checkpoints are worth it
 BLOCKED_STATE = 1 << 9  # bytes stored for each iteration, likewise
+# times the states that are kept: so many are worth blocks after which carries are where they began
+ODD_BLOCKS = 1.125
 BLOCKED_RECOMPUTING = 1.5  # bytes of computing again, for a byte stored, at most
 
 # interpreters/reverse/checkpoint_online.py, checkpoint_while.py, trip_count.py
@@ -153,9 +155,8 @@ STENCIL_NESTS = 32  # of a slab, at most: code, and the time to make it, grow wi
 STENCIL_STRIPS = 10  # at least, for threads to share, where a strip may have several columns:
 STENCIL_COLUMNS = 8  # at most so many
 STENCIL_SIDE_PART = 16  # parts of all work, of which a nest on a side of the grid has one at most
-STAGGERED_WAYS = (
-    4  # ways of the nearest cache in a buffer from which on some lines after it are few,
-)
+# ways of the nearest cache in a buffer from which on some lines after it are few,
+STAGGERED_WAYS = 4
 WAY_PART = 1 / 8  # and of a way, the part by which its size is a multiple of it, or nearly so
 STRIP_WORK = 1 << 28  # operations of a strip, at most: nobody asks meanwhile whether to stop
 STRIPS_WORK = 1 << 30  # and of strips that are made between two such questions
@@ -184,6 +185,7 @@ PRINTED_RANK = 4  # which grow with the rank: six an axis
 UNFOLDED_ELEMENTS = 100  # of an array whose values are seen at once
 DISPLAYED_CHARACTERS = 20_000  # of one text: a notebook keeps them all
 DISPLAYED_EQUATIONS = 200  # of one jaxpr, nested ones included: several screens
+NOTED_LINES = 6  # of the user's, above one statement of a source
 DISPLAYED_PARAMETER = 120  # characters of a parameter of an equation
 DISPLAYED_ROWS = 30  # arguments that are listed: a screen
 DISPLAYED_LOWERINGS = 300  # equations up to which a display makes code to show, in a second
@@ -194,3 +196,4 @@ DRAWN_DEVICES = 256  # of a mesh: so many numbers can be read
 
 # fnx/distributed
 PATIENCE_WITH_RANKS = 30.0  # seconds of waiting in one exchange after which a rank says so
+LOOK_FOR_RANKS = 1e-3  # seconds between looks for a rank that asks for an item

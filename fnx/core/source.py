@@ -45,6 +45,14 @@ def name_of(fun: Callable) -> str:
     return name if name and isinstance(name, str) else type(fun).__name__
 
 
+def cell_of(code: CodeType) -> str:
+    """What IPython calls the cell of a notebook that code is from: "Cell In[3]"; "" for other code."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    named = getattr(getattr(shell, "compile", None), "format_code_name", None)
+    found = None if named is None else named(code.co_filename)
+    return "" if found is None else " ".join(found)
+
+
 class Source:
     """A place in the user's code; the line number is worked out when it is printed."""
 
@@ -74,7 +82,12 @@ class Source:
         return self.code.co_firstlineno
 
     def __str__(self) -> str:
-        return f"{self.code.co_filename}:{self.line} ({self.code.co_name})"
+        return f"{cell_of(self.code) or self.code.co_filename}:{self.line} ({self.code.co_name})"
+
+    @property
+    def short(self) -> str:
+        """The file without its folders, or the cell of a notebook, and the line."""
+        return f"{cell_of(self.code) or os.path.basename(self.code.co_filename)}:{self.line}"
 
 
 class Mapped:
@@ -147,8 +160,7 @@ class LoopSite:
         """As a label: the file without its folders."""
         if self.source is None:
             return self.kind
-        file = os.path.basename(self.source.code.co_filename)
-        return f"{self.kind} {file}:{self.source.line}" + (" (reverse)" if self.backward else "")
+        return f"{self.kind} {self.source.short}" + (" (reverse)" if self.backward else "")
 
 
 def user_frame() -> FrameType | None:

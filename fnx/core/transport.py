@@ -73,6 +73,18 @@ class TransportError(FnxError, RuntimeError):
     """An exchange failed: another member failed, does something else, or does not come."""
 
 
+# Where the caller of an exchange, native code, wants its result; a transport may put it elsewhere.
+destination: ContextVar[np.ndarray | None] = ContextVar("fnx_destination", default=None)
+
+
+def blank(x: np.ndarray) -> np.ndarray:
+    """Memory for a result of this array's type: where it is wanted, if that is known."""
+    wanted = destination.get()
+    if wanted is None or wanted is x or wanted.shape != x.shape or wanted.dtype != x.dtype:
+        return np.empty(x.shape, x.dtype)
+    return wanted
+
+
 _NONE: Mapping[Hashable, Transport] = {}
 _in_force: ContextVar[Mapping[Hashable, Transport]] = ContextVar("fnx_transports", default=_NONE)
 _set_in_force = setter(_in_force)
@@ -101,4 +113,12 @@ def in_force(axis_name: Hashable, what: str) -> Transport:
     return found[axis_name]
 
 
-__all__ = ["MissingTransport", "Transport", "TransportError", "in_force", "use"]
+__all__ = [
+    "MissingTransport",
+    "Transport",
+    "TransportError",
+    "blank",
+    "destination",
+    "in_force",
+    "use",
+]

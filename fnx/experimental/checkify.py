@@ -11,17 +11,20 @@ from typing import Any
 import numpy as np
 
 from fnx import numpy
-from fnx.core.array import Array, ConcreteArray, as_array, as_written
+from fnx.control_flow import cond
+from fnx.core.array import Array, as_array
 from fnx.core.aval import ShapedArray
 from fnx.core.dtypes import is_inexact
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var, eval_jaxpr, made_once, subjaxprs
-from fnx.core.source import at_line
+from fnx.core.source import at_line, members_of
+from fnx.experimental.check_state import Found, State
 from fnx.experimental.checks import Check, CheckError, Error, Site, check, check_error, debug_check
 from fnx.interpreters.primitives.cond import Cond
 from fnx.interpreters.primitives.scan import Scan
 from fnx.interpreters.primitives.while_loop import While
 from fnx.interpreters.trace import trace, trace_closed
+from fnx.numpy.arrays.key_arrays import is_keys
 from fnx.process.nan_checks import INDEXED, bounds
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import check_callable, flatten_arrays, name_of, wraps
@@ -57,31 +60,7 @@ automatic_checks = float_checks | index_checks
 all_checks = automatic_checks | user_checks
 
 
-_ONE = operations.tree_structure(((0,), {}))  # a message about one value
-
-
-class _State:
-    """What the checks so far have found: the first site that failed, and each site's values."""
-
-    def __init__(self) -> None:
-        self.code: Array = as_written(ConcreteArray(np.zeros((), np.int32)))
-        self.sites: list[Site] = []
-        self.values: list[tuple[Array, ...]] = []
-
-    def add(self, site: Site, good: Any, values: Sequence[Array]) -> None:
-        code = jnp.where(good, np.int32(0), np.int32(1))
-        self.merge([site], code, [tuple(values)])
-
-    def merge(self, sites: Sequence[Site], code: Any, values: Sequence) -> None:
-        """Take over the state of a part of the program that ran after what is known."""
-        offset = np.int32(len(self.sites))
-        fresh = jnp.where(code == 0, np.int32(0), code + offset)
-        self.code = jnp.where(self.code == 0, fresh, self.code)
-        self.sites += sites
-        self.values += values
-
-    def leaves(self) -> list[Array]:
-        return [self.code, *(v for site in self.values for v in site)]
+_PLACE = operations.tree_structure(((0, 0), {}))  # a message about an element, and a value
 
 
 Kinds = frozenset[str]
@@ -106,20 +85,20 @@ def _checked(eqn: Eqn, kinds: Kinds) -> bool:
 
 
 @made_once
-def functional(jaxpr: Jaxpr, kinds: Kinds) -> tuple[Jaxpr, list[Site], list[int]]:
-    """The jaxpr with the state of its checks as last results; the sites, and how many values each has."""
-    found: list[_State] = []
+def functional(jaxpr: Jaxpr, kinds: Kinds) -> tuple[Jaxpr, Found]:
+    """The jaxpr with the state of its checks as last results; and what that is of."""
+    found: list[State] = []
 
     def run(*args: Array) -> list[Array]:
-        state = _State()
+        state = State()
         found.append(state)
         return [*_evaluate(jaxpr, args, state, kinds), *state.leaves()]
 
     made = trace_closed(run, jaxpr.in_avals, what="checkify", name=jaxpr.name)
-    return made, found[0].sites, [len(v) for v in found[0].values]
+    return made, found[0].found()
 
 
-def _evaluate(jaxpr: Jaxpr, args: Sequence[Array], state: _State, kinds: Kinds) -> list[Array]:
+def _evaluate(jaxpr: Jaxpr, args: Sequence[Array], state: State, kinds: Kinds) -> list[Array]:
     env: dict[Var, Array] = dict(zip(jaxpr.inputs, args, strict=True))
 
     def read(a: Any) -> Array:
@@ -138,17 +117,17 @@ def _evaluate(jaxpr: Jaxpr, args: Sequence[Array], state: _State, kinds: Kinds) 
             _before(eqn, values, state, kinds)
             outs = list(eqn.prim.apply(*values))
             if not subs:
-                _after(eqn, outs, state, kinds)
+                _after(eqn, values, outs, state, kinds)
         env.update(zip(eqn.outs, outs, strict=True))
     return [read(a) for a in jaxpr.outs]
 
 
-def _before(eqn: Eqn, values: list[Any], state: _State, kinds: Kinds) -> None:
+def _before(eqn: Eqn, values: list[Any], state: State, kinds: Kinds) -> None:
     """Checks of operands."""
     prim: Any = eqn.prim
-    line = at_line(eqn.source)
+    line = _line(eqn)
     if "div" in kinds and prim.name in ("div", "rem"):
-        state.add(Site(f"division by zero{_escape(line)}"), jnp.all(values[1] != 0), ())
+        _add_first(state, f"division by zero{line}", eqn, values[1] == 0, values)
     if "index" not in kinds or not isinstance(prim, INDEXED):
         return
     x = values[0]
@@ -156,30 +135,69 @@ def _before(eqn: Eqn, values: list[Any], state: _State, kinds: Kinds) -> None:
     if not index or not index[0].size:
         return
     good = jnp.stack([jnp.ravel((k >= 0) & (k <= n)) for k, n in zip(index, limits)])
-    worst = jnp.stack([jnp.ravel(k).astype(np.int64) for k in index]).reshape(-1)[jnp.argmin(good)]
-    text = f"out-of-bounds indexing for array of shape {x.shape}: index {{}}{_escape(line)}"
-    state.add(Site(text, _ONE), jnp.all(good), (worst,))
+    at = jnp.argmin(good).astype(np.int64)
+    worst = jnp.stack([jnp.ravel(k).astype(np.int64) for k in index]).reshape(-1)[at]
+    text = f"out-of-bounds indexing for array of shape {x.shape}: index {{1}}{line}"
+    shape = np.shape(index[0])
+    members = members_of(eqn.source, np.shape(values[1])) or members_of(eqn.source, shape)
+    # The first axis is that of the indices of one place.
+    places = tuple([(k + 1, what) for k, what in members])
+    site = Site(text, _PLACE, (len(index), *shape), False, places)
+    state.add(site, jnp.all(good), (at, worst))
 
 
-def _after(eqn: Eqn, outs: list[Array], state: _State, kinds: Kinds) -> None:
+def _after(eqn: Eqn, values: list[Any], outs: list[Array], state: State, kinds: Kinds) -> None:
     """Checks of results."""
     floats = [o for o in outs if is_inexact(o.dtype)]
-    if "nan" in kinds and floats:
+    text = f"nan generated by primitive: {eqn.prim.name}.{_line(eqn)}"
+    if "nan" not in kinds:
+        return
+    if len(floats) == 1:
+        _add_first(state, text, eqn, floats[0] != floats[0], values)
+    elif floats:
         good = jnp.all(jnp.stack([jnp.all(o == o) for o in floats]))
-        text = f"nan generated by primitive: {eqn.prim.name}.{_escape(at_line(eqn.source))}"
         state.add(Site(text), good, ())
+
+
+def _add_first(state: State, text: str, eqn: Eqn, bad: Any, values: Sequence[Any]) -> None:
+    """A check of each element; the site tells of the first bad one, and of its operands."""
+    shape = np.shape(bad)
+    given = [v for v in values if v.aval.shape in ((), shape) and not is_keys(v)]
+    members = tuple(members_of(eqn.source, shape))
+    count = operations.tree_structure(((0,) * (1 + len(given)), {}))
+    site = Site(text, count, shape, True, members)
+    good = ~jnp.any(bad)
+    avals = [
+        ShapedArray((), np.dtype(np.int64)),
+        *[v.aval.update(shape=(), weak_type=False) for v in given],
+    ]
+
+    def first(bad: Any, *xs: Any) -> list:
+        k = jnp.argmax(jnp.ravel(bad)).astype(np.int64)
+        found = [jnp.ravel(x)[k] if x.ndim else x for x in xs]
+        return [k, *(jnp.asarray(x, a.dtype) for x, a in zip(found, avals[1:]))]
+
+    if not shape:
+        state.add(site, good, first(bad, *given))
+    elif 0 not in shape:  # the rest is computed only where something is bad
+        made = cond(good, lambda *_: _zeros(avals), first, bad, *given)
+        state.add(site, good, made)
+
+
+def _line(eqn: Eqn) -> str:
+    """The user's line, and whose derivative it is."""
+    source = eqn.source
+    text = at_line(source)
+    if source is not None and source.role and not source.role.endswith(f" of {eqn.prim.name}"):
+        text += f", in {source.role}"
+    return _escape(text)
 
 
 def _escape(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 
-def _unflatten(leaves: Sequence[Array], counts: Sequence[int]) -> list[tuple[Array, ...]]:
-    it = iter(leaves)
-    return [tuple([next(it) for _ in range(n)]) for n in counts]
-
-
-def _control(prim: Any, values: list[Array], state: _State, kinds: Kinds) -> list[Array]:
+def _control(prim: Any, values: list[Array], state: State, kinds: Kinds) -> list[Array]:
     """Results of a primitive that carries jaxprs with checks."""
     if isinstance(prim, Cond):
         return _cond(prim, values, state, kinds)
@@ -192,35 +210,42 @@ def _control(prim: Any, values: list[Array], state: _State, kinds: Kinds) -> lis
     if prim.transparent != "always":
         # Rules of users are dropped: the checks inside are more than they know of.
         return _evaluate(prim.jaxpr, values, state, kinds)
-    jaxpr, sites, counts = functional(prim.jaxpr, kinds)
+    jaxpr, found = functional(prim.jaxpr, kinds)
     outs = prim.with_jaxpr(jaxpr).apply(*values)
     n = len(prim.jaxpr.outs)
-    state.merge(sites, outs[n], _unflatten(outs[n + 1 :], counts))
+    state.merge(found, outs[n:])
     return list(outs[:n])
 
 
-def _cond(prim: Cond, values: list[Array], state: _State, kinds: Kinds) -> list[Array]:
+def _cond(prim: Cond, values: list[Array], state: State, kinds: Kinds) -> list[Array]:
     parts = [functional(b, kinds) for b in prim.branches]
     n = len(prim.branches[0].outs)
-    sites = [s for _, own, _ in parts for s in own]
-    counts = [c for _, _, own in parts for c in own]
-    avals = [[v.aval for v in j.outs[n + 1 :]] for j, _, _ in parts]
+    depth = max(own.depth for _, own in parts)
+    whole = Found(
+        [s for _, own in parts for s in own.sites],
+        [c for _, own in parts for c in own.counts],
+        depth,
+    )
+    ends = [len(j.outs) - own.depth for j, own in parts]
+    avals = [[v.aval for v in j.outs[n + 1 : end]] for (j, _), end in zip(parts, ends)]
     branches, offset = [], 0
-    for k, (jaxpr, own, _) in enumerate(parts):
+    for k, (jaxpr, own) in enumerate(parts):
 
         def run(*args: Array, k: int = k, jaxpr: Jaxpr = jaxpr, offset: int = offset) -> list:
             outs: list[Any] = eval_jaxpr(jaxpr, args)
             code = jnp.where(outs[n] == 0, np.int32(0), outs[n] + np.int32(offset))
             rest = [
-                outs[n + 1 :] if m == k else [jnp.zeros(a.shape, a.dtype) for a in avals[m]]
+                outs[n + 1 : ends[k]] if m == k else [jnp.zeros(a.shape, a.dtype) for a in avals[m]]
                 for m in range(len(parts))
             ]
-            return [*outs[:n], code, *(as_array(v) for part in rest for v in part)]
+            numbers = [jnp.asarray(x, np.int64) for x in outs[ends[k] :]]
+            numbers += [jnp.zeros((), np.int64)] * (depth - len(numbers))
+            return [*outs[:n], code, *(as_array(v) for part in rest for v in part), *numbers]
 
         branches.append(trace_closed(run, jaxpr.in_avals, what="checkify", name=jaxpr.name))
-        offset += len(own)
+        offset += len(own.sites)
     outs = prim.with_branches([_strong(b, n) for b in branches]).apply(*values)
-    state.merge(sites, outs[n], _unflatten(outs[n + 1 :], counts))
+    state.merge(whole, outs[n:])
     return list(outs[:n])
 
 
@@ -244,47 +269,61 @@ def _zeros(avals: Sequence[ShapedArray]) -> list[Array]:
     return [as_array(jnp.zeros(a.shape, a.dtype)) for a in avals]
 
 
-def _scan(prim: Scan, values: list[Array], state: _State, kinds: Kinds) -> list[Array]:
-    body, sites, counts = functional(prim.jaxpr, kinds)
+def _scan(prim: Scan, values: list[Array], state: State, kinds: Kinds) -> list[Array]:
+    body, found = functional(prim.jaxpr, kinds)
     n, m = len(prim.jaxpr.outs), prim.consts + prim.carry
-    avals = [v.aval.strong() for v in body.outs[n:]]
+    # The state, the iteration that failed, and the number of this one.
+    avals = [*[v.aval.strong() for v in body.outs[n:]], _NUMBER, _NUMBER]
     w = len(avals)
 
     def step(*args: Array) -> list[Array]:
         outs = eval_jaxpr(body, [*args[:m], *args[m + w :]])
-        after = _first(args[m : m + w], outs[n:])
-        return [*outs[: prim.carry], *after, *outs[prim.carry : n]]
+        number = args[m + w - 1]
+        after = _first(args[m : m + w - 1], [*outs[n:], number])
+        return [*outs[: prim.carry], *after, jnp.add(number, 1), *outs[prim.carry : n]]
 
     ins = body.in_avals
     jaxpr = trace_closed(step, [*ins[:m], *avals, *ins[m:]], what="checkify", name=body.name)
     loop = prim.with_jaxpr(jaxpr, prim.consts, prim.carry + w)
     outs = loop.apply(*values[:m], *_zeros(avals), *values[m:])
     k = prim.carry
-    state.merge(sites, outs[k], _unflatten(outs[k + 1 : k + w], counts))
+    *leaves, failed, _ = outs[k : k + w]
+    failed = prim.length - 1 - failed if prim.reverse else failed
+    state.merge(found, [*leaves, failed], str(prim.site or prim.name))
     return [*outs[:k], *outs[k + w :]]
 
 
-def _while(prim: While, values: list[Array], state: _State, kinds: Kinds) -> list[Array]:
+_NUMBER = ShapedArray((), np.dtype(np.int64))
+
+
+def _while(prim: While, values: list[Array], state: State, kinds: Kinds) -> list[Array]:
     """The condition's checks run before the loop and after each iteration."""
     c, b, carry = prim.parts(values)
-    test, test_sites, test_counts = functional(prim.cond_jaxpr, kinds)
-    body, body_sites, body_counts = functional(prim.body_jaxpr, kinds)
+    test, test_found = functional(prim.cond_jaxpr, kinds)
+    body, body_found = functional(prim.body_jaxpr, kinds)
     nc, nb, n = len(c), len(b), len(carry)
     first = eval_jaxpr(test, [*c, *carry])
-    state.merge(test_sites, first[1], _unflatten(first[2:], test_counts))
-    avals = [v.aval.strong() for v in (*body.outs[n:], *test.outs[1:])]
-    split = len(body.outs) - n
+    state.merge(test_found, first[1:])
+    # The two states, each with the iteration that failed behind it; the number of this iteration.
+    states = [*body.outs[n:], None, *test.outs[1:], None, None]
+    avals = [_NUMBER if v is None else v.aval.strong() for v in states]
+    split = len(body.outs) - n + 1
 
     def step(*args: Array) -> list[Array]:
-        known, old, seen = args[: nb + nc], args[nb + nc : nb + nc + n], args[nb + nc + n :]
+        known, old, seen = args[: nb + nc], args[nb + nc : nb + nc + n], args[nb + nc + n : -1]
+        number = args[-1]
         outs = eval_jaxpr(body, [*known[:nb], *old])
         again = eval_jaxpr(test, [*known[nb:], *outs[:n]])
         done = (seen[0] != 0) | (seen[split] != 0)
-        parts = _first(seen[:split], outs[n:]), _first(seen[split:], again[1:])
+        parts = (
+            _first(seen[:split], [*outs[n:], number]),
+            _first(seen[split:], [*again[1:], number]),
+        )
         # Of the two the first that fails counts.
         late = (parts[0][0] != 0) & (seen[split] == 0)
         parts[1][0] = jnp.where(late, np.int32(0), parts[1][0])
         kept = [jnp.where(done, a, b) for a, b in zip(seen, [*parts[0], *parts[1]])]
+        kept.append(jnp.add(number, 1))
         return [*outs[:n], *(k.astype(a.dtype) for k, a in zip(kept, avals))]
 
     ins = body.in_avals
@@ -295,9 +334,9 @@ def _while(prim: While, values: list[Array], state: _State, kinds: Kinds) -> lis
     cond = Jaxpr([*cond.inputs, *map(Var, avals)], cond.eqns, cond.outs, name=cond.name)
     loop = replace(prim, cond_jaxpr=_silent(cond), body_jaxpr=jaxpr, body_consts=nb + nc)
     outs = loop.apply(*c, *b, *c, *carry, *_zeros(avals))
-    found = outs[n:]
-    state.merge(body_sites, found[0], _unflatten(found[1:split], body_counts))
-    state.merge(test_sites, found[split], _unflatten(found[split + 1 :], test_counts))
+    loop = str(prim.site or prim.name)
+    state.merge(body_found, outs[n : n + split], loop)
+    state.merge(test_found, outs[n + split : -1], loop)
     return list(outs[:n])
 
 
@@ -340,10 +379,11 @@ def checkify(f: Callable, errors: frozenset[str] = user_checks) -> Callable:
             return outs
 
         jaxpr, consts = trace(flat, [x.aval for x in leaves], what="checkify", name=name_of(f))
-        whole, sites, counts = functional(jaxpr, kinds)
+        whole, found = functional(jaxpr, kinds)
         outs = eval_jaxpr(whole, [*consts, *leaves])
         n = len(jaxpr.outs)
-        error = Error(outs[n], _unflatten(outs[n + 1 :], counts), tuple(sites))
-        return error, structures[0].unflatten(outs[:n])
+        state = State()
+        state.merge(found, outs[n:])
+        return state.error(), structures[0].unflatten(outs[:n])
 
     return checked

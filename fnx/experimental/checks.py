@@ -15,6 +15,7 @@ from fnx.core.errors import FnxError, InvalidValue, TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Call, Host, Operand, Recipe
+from fnx.core.source import members_at
 from fnx.interpreters.primitives.cond import Cond
 from fnx.ops.base.compose import Program
 from fnx.ops.elementwise.convert import ConvertElementType
@@ -41,11 +42,29 @@ class Site:
 
     message: str
     given: Any = operations.tree_structure(((), {}))
+    # Of an operation on arrays: the shape in which the first of the values is the number of an element,
+    # and the axes along which members of vmaps lie (fnx/core/source.py).
+    shape: tuple[int, ...] | None = None
+    operands: bool = False  # whether the other values are those of operands
+    members: tuple[tuple[int, str], ...] = ()
+    loops: tuple[str, ...] = ()  # around it, outermost first; the last values are their iterations
 
     def text(self, values: Sequence) -> str:
         arrays = [boxed(v) if isinstance(v, np.ndarray) else v for v in values]
-        args, kwargs = operations.tree_unflatten(self.given, arrays)
-        return self.message.format(*args, **kwargs)
+        count = len(arrays) - len(self.loops)
+        args, kwargs = operations.tree_unflatten(self.given, arrays[:count])
+        lines = [self.message.format(*args, **kwargs)]
+        if self.shape is not None:
+            index = [int(k) for k in np.unravel_index(int(args[0]), self.shape)]
+            first = (
+                f"first at {index} of {list(self.shape)}" if self.shape and self.operands else ""
+            )
+            rest = ", ".join(map(str, args[1:])) if self.operands else ""
+            lines.append(", ".join(filter(None, [first, f"of operands {rest}" if rest else ""])))
+            lines += [f"in {m}" for m in members_at(self.members, index)]
+        places = zip(arrays[count:], self.loops, strict=True)
+        lines += [f"in iteration {int(k)} of {loop}" for k, loop in reversed(list(places))]
+        return "\n  ".join(filter(None, lines))
 
 
 # --- the error, as a value ---------------------------------------------------------------------

@@ -5,10 +5,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fnx import numpy
+from fnx.core import dtypes
 from fnx.core.dtypes import float0
 from fnx.core.errors import InvalidValue
+from fnx.experimental import taylor
 from fnx.pytree import operations
 from fnx.transforms.grad import jvp
+from fnx.transforms.make_jaxpr import make_jaxpr
 
 jnp: Any = numpy  # arrays get their methods when it is imported, which type checkers do not see
 
@@ -27,8 +30,9 @@ def jet(
     Argument k of `fun` is an array; it moves as the polynomial in t whose derivatives at t = 0 are
     `primals[k]` and the entries of `series[k]` (`factorial_scaled=False`: its coefficients). Returns
     `fun(*primals)`, and for each of its leaves the list of as many derivatives (or coefficients) as
-    the series have entries. Derivatives are forward mode within itself, so work doubles with each
-    order. ValueError for series of different lengths, or not as many as primals.
+    the series have entries. Arithmetic and common functions have rules for series; loops, branches
+    and rare functions are forward mode within itself, whose work doubles with each order. ValueError
+    for series of different lengths, or not as many as primals.
 
     >>> from fnx.experimental.jet import jet
     >>> y, (dy, d2y) = jet(jnp.sin, (0.5,), [[1.0, 0.0]])  # along 0.5 + t
@@ -45,13 +49,56 @@ def jet(
     scale = [1.0 if factorial_scaled else math.factorial(k + 1) for k in range(order)]
     terms = [[c * s for c, s in zip(cs, scale, strict=True)] for cs in series]
 
-    def along(t: Any) -> Any:
-        moved = [_polynomial(x, cs, t) for x, cs in zip(primals, terms, strict=True)]
-        return (fun(*moved),)
-
-    first, *rest = _with_derivatives(along, order)(0.0)
+    if order > 1:
+        first, rest = _by_series(fun, primals, terms, order)
+    else:
+        along = lambda t: (
+            fun(*[_polynomial(x, c, t) for x, c in zip(primals, terms, strict=True)]),
+        )
+        first, *rest = _with_derivatives(along, order)(0.0)
     rest = [operations.tree_map(lambda d, s=s: d / s, d) for d, s in zip(rest, scale, strict=True)]
     return first, operations.tree_map(lambda _, *ds: list(ds), first, *rest)
+
+
+def _by_series(fun: Callable, primals: Sequence[Any], terms: list, order: int) -> tuple[Any, list]:
+    """The result and its derivatives by Taylor series through the function's jaxpr."""
+    closed, types = make_jaxpr(fun, return_shape=True)(*primals)
+    consts = [taylor.Series(c, None) for c in closed.consts]
+    given = [
+        taylor.Series(x, _coefficients(derivatives, x))
+        for x, derivatives in zip(map(jnp.asarray, primals), terms, strict=True)
+    ]
+    outs = taylor.through(closed.jaxpr, [*consts, *given], order, _coefficients_of)
+    treedef = operations.tree_structure(types)
+    rest = []
+    for k in range(1, order + 1):
+        found = [(o.value, o(k)) for o in outs]
+        zero = lambda y: jnp.zeros(y.shape, y.dtype if dtypes.is_inexact(y.dtype) else None)
+        leaves = [zero(y) if c is None else c * math.factorial(k) for y, c in found]
+        rest.append(operations.tree_unflatten(treedef, leaves))
+    return operations.tree_unflatten(treedef, [o.value for o in outs]), rest
+
+
+def _coefficients(derivatives: Sequence[Any], x: Any) -> Callable[[int], Any] | None:
+    """Of t^k, from derivatives, in the dtype of `x`; None for what cannot move."""
+    if not dtypes.is_inexact(x.dtype):
+        return None
+    return lambda k: jnp.broadcast_to(
+        jnp.asarray(derivatives[k - 1], x.dtype) / math.factorial(k), x.shape
+    )
+
+
+def _coefficients_of(fun: Callable, primals: Sequence[Any], terms: list, order: int) -> tuple:
+    """The same from coefficients to coefficients, by forward mode within itself."""
+    factors = [float(math.factorial(k)) for k in range(order + 1)]
+    derivatives = [[c * f for c, f in zip(cs, factors[1:], strict=True)] for cs in terms]
+    along = lambda t: (
+        fun(*[_polynomial(x, c, t) for x, c in zip(primals, derivatives, strict=True)]),
+    )
+    orders = _with_derivatives(along, order)(0.0)
+    return tuple(
+        [tuple([y / f for y in ys]) if k else ys for k, (ys, f) in enumerate(zip(orders, factors))]
+    )
 
 
 def _slope(d: Any) -> Any:

@@ -35,6 +35,9 @@ class Source(str):
 
     name: str
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))  # in IPython; elsewhere it is shown as any text
+
     def save(self, path: str | os.PathLike) -> None:
         """Write the file.
 
@@ -137,8 +140,11 @@ class _File:
         arrays = [f"{n} = {_literal(x)}" for n, x in constants.items()]
         packed = any("_unpacked(" in a for a in arrays)
         wanted = {
-            "base64": packed, "math": "math." in whole, "types": "types." in function, "zlib": packed,
-        }  # fmt: skip
+            "base64": packed,
+            "math": "math." in whole,
+            "types": "types.SimpleNamespace" in function,
+            "zlib": packed,
+        }
         head = [f'"""{self._title()}"""', ""]
         head += [f"import {m}" for m, is_used in wanted.items() if is_used]
         head += [""] * any(wanted.values()) + ["import numba", "import numpy as np"]

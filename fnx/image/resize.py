@@ -127,7 +127,8 @@ def resize(image, shape, method, antialias=True, precision=None):
 
     Methods are 'nearest', 'linear', 'cubic', 'cubic-pytorch', 'lanczos3', 'lanczos5' and 'area'.
 
-    With `antialias`, kernels are widened when an axis becomes smaller. Integers become floats.
+    With `antialias`, kernels are widened when an axis becomes smaller.
+    Integers become floats, but with 'nearest'.
 
     ShapeError for a shape of another rank; ValueError for an unknown method.
 

@@ -13,6 +13,7 @@ from fnx.lax.elementwise import ge, lt
 from fnx.lax.parameterized import select
 from fnx.lax.reductions import cumsum
 from fnx.lax.shapes import broadcast_in_dim, iota, reshape
+from fnx.numpy.algebra.products import widened
 from fnx.numpy.arrays.util import integer, promote, to_array
 from fnx.ops.elementwise.convert import convert
 from fnx.ops.linalg.contraction import DotGeneral, canonical_dims
@@ -67,9 +68,9 @@ def dot_general(
     """
     del precision, out_sharding
     x, y = to_array(lhs, "dot_general"), to_array(rhs, "dot_general", 1)
-    if x.dtype != y.dtype:
-        x, y = promote("dot_general", x, y, strictly=False)
     wanted = None if preferred_element_type is None else dtypes.canonical(preferred_element_type)
+    if x.dtype != y.dtype:
+        x, y = promote("dot_general", *widened(x, y, wanted), strictly=False)
     return DotGeneral(canonical_dims(dimension_numbers), wanted)(x, y)
 
 

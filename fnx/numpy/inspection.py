@@ -39,7 +39,8 @@ class ArrayNamespaceInfo:
         ['complex128', 'complex64']
         """
         _need_known(device)
-        known = {dtypes.NAME[d]: d for d in dtypes.ALL if d not in (dtypes.bfloat16, np.float16)}
+        beyond = (dtypes.bfloat16, np.float16, *dtypes.SMALL)
+        known = {dtypes.NAME[d]: d for d in dtypes.ALL if d not in beyond}
         return {n: d for n, d in known.items() if kind is None or isdtype(d, kind)}
 
 

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -37,7 +38,7 @@ class Quiet:
         self.undo.append(lambda: setattr(sys, "breakpointhook", hook))
         for module in [sys.modules[n] for n in ("pdb", "ipdb", "pudb") if n in sys.modules]:
             stop = module.set_trace
-            self.undo.append(lambda m=module, s=stop: setattr(m, "set_trace", s))
+            self.undo.append(partial(setattr, module, "set_trace", stop))
             module.set_trace = _do_not_stop  # type: ignore[attr-defined]
         monitoring = getattr(sys, "monitoring", None)  # since Python 3.12
         if monitoring is not None and monitoring.get_tool(monitoring.DEBUGGER_ID) is not None:
@@ -74,7 +75,7 @@ class _Member(Interpreter):
         self.parent: Interpreter = parent
         self.size, self.axis_name, self.ask = size, axis_name_of(size), ask
 
-    def process(self, prim: Primitive, args: tuple) -> tuple:
+    def process(self, prim: Any, args: tuple) -> tuple:
         if self.axis_name not in axis_names(prim):
             return self.parent.process(prim, args)
         return self.ask(prim, args)
@@ -148,7 +149,7 @@ def run_in_lockstep(
             with thread.silent():
                 return fn(*given(k))
 
-    threads = [_Thread(lambda t, k=k: program(k, t)) for k in range(size)]
+    threads = [_Thread(partial(program, k)) for k in range(size)]
     running = list(range(size))
     answers: list[Any] = [None] * size
     results: list[Any] = [None] * size

@@ -1,7 +1,6 @@
 """What the backward pass of a function keeps, by the user's lines, and what checkpointing would save."""
 
 import linecache
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -44,7 +43,7 @@ class Residual:
         if self.source is None:
             return "unknown"
         file = self.source.code.co_filename
-        place = f"{os.path.basename(file)}:{self.source.line} ({self.source.code.co_name})"
+        place = f"{self.source.short} ({self.source.code.co_name})"
         written = linecache.getline(file, self.source.line).strip()
         return place + (f": {shortened(written)}" if written else "")
 

@@ -184,7 +184,7 @@ def _check_place(place: Any) -> None:
 
 
 def device_get(x: Any) -> Any:
-    """The leaves of a pytree as NumPy arrays; traced values, which have no numbers yet, as they are.
+    """The arrays of a pytree as NumPy arrays; other leaves as they are, traced values among them.
 
     >>> fnx.device_get({"x": jnp.ones(2)})
     {'x': array([1., 1.])}

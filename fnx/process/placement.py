@@ -96,7 +96,7 @@ def place_of(x: Any) -> Any:
     """The device that an array was put on; None for one that may be anywhere."""
     value = x._value if type(x) is ConcreteArray else None
     if isinstance(value, Buffer):
-        return value.place
+        return getattr(value, "place", None)  # of parts on many devices the sharding speaks
     found = getattr(x, "put_on", None)
     return None if found is None else found.place
 

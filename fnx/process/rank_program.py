@@ -128,7 +128,8 @@ class RankProgram:
         """How it was partitioned, and what one device's program is made of."""
         head = f"  computed by {len(self.devices)} devices of {process_count()} processes"
         lines = [head, *[f"  {note}" for note in self.notes]]
-        return "\n".join([*lines, compiled(self.jaxpr, self.backend).report()])
+        native: Any = compiled(self.jaxpr, self.backend)
+        return "\n".join([*lines, native.report()])
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

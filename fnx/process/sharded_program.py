@@ -24,7 +24,7 @@ def compiled_for_mesh(jaxpr: Jaxpr, backend: Any, donated: tuple[int, ...]) -> A
         chosen, notes = loops
         native = compiled(chosen, backend, donated)
         return Placing(native, chosen, (None,) * len(chosen.outs), notes)
-    at_once = found.members.runs_apart
+    at_once = found.is_cut and found.members.runs_apart
     chosen = found.jaxpr if at_once else plain
     native = compiled(chosen, backend, donated)
     size = found.members.size

@@ -173,7 +173,8 @@ class NamedSharding(Sharding):
 
 def sharding_of(x: Array) -> Sharding:
     """How an array lies on devices, as was asked for last."""
-    return getattr(x, "placed", None) or SingleDeviceSharding(x.device)  # type: ignore[attr-defined]
+    place: Any = getattr(x, "placed", None)
+    return place if hasattr(place, "spec") else SingleDeviceSharding(x.device)  # type: ignore[attr-defined]
 
 
 def sharding_of_aval(aval: ShapedArray) -> NamedSharding:

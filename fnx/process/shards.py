@@ -156,7 +156,8 @@ def _from_local(sharding: Any, x: Array, global_shape: Any) -> Array:
         for i, known, n in zip(index, starts, sizes):
             k = known.index(i.start or 0)
             box.append(slice(k * n, (k + 1) * n))
-        return value[(*box, ...)]
+        place: Any = (*box, ...)
+        return value[place]
 
     return spread(shape, x.dtype, sharding, part_at, x.weak_type)  # type: ignore[attr-defined]
 

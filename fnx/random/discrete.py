@@ -42,6 +42,14 @@ def _axis(axis: int, ndim: int, name: str) -> int:
     return canonical_axis(axis, ndim, f"axis of {name}")
 
 
+def _ends_with(shape: tuple[int, ...], own: tuple[int, ...]) -> bool:
+    """Whether a shape is one that arrays of another broadcast to."""
+    try:
+        return np.broadcast_shapes(shape, own) == shape
+    except ValueError:
+        return False
+
+
 def categorical(
     key: Any,
     logits: Any,
@@ -72,7 +80,7 @@ def categorical(
     own = (*logits.shape[:axis], *logits.shape[axis + 1 :])
     shape = own if shape is None else canonical_shape(shape)
     lead = shape[: len(shape) - len(own)]
-    if np.broadcast_shapes(shape, own) != shape:
+    if not _ends_with(shape, own):
         raise ShapeError(f"categorical: shape {shape} asked for does not end with {own}")
     if replace:
         inner = list(shape[len(lead) :])
@@ -127,7 +135,7 @@ def permutation(
 def _count(x: Any, name: str) -> int:
     if isinstance(x, bool) or not dtypes.is_integer(np.asarray(x).dtype):
         raise TypeMismatch(f"{name} needs an integer or an array of rank 1 at least, not {x!r}")
-    return int(x)
+    return max(int(x), 0)
 
 
 def _range(n: int) -> Array:
@@ -222,6 +230,8 @@ def poisson(
     key: Any, lam: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
     """Poisson numbers of rate lam (rounded to float32), in an integer dtype.
+
+    -1 where lam is negative or nan; for numbers beyond the dtype the nearest that it holds.
 
     >>> float(fnx.random.poisson(fnx.random.key(0), 3.0, (2000,)).mean().round(0))
     3.0

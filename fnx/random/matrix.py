@@ -93,14 +93,16 @@ def orthogonal(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Orthogonal (unitary) matrices of shape (*shape, n, m), uniform by the Haar measure.
+    """Orthogonal (unitary) matrices of shape (*shape, n, m), uniform by the Haar measure;.
+
+    `m` is n by default.
 
     >>> q = fnx.random.orthogonal(fnx.random.key(0), 3)
     >>> bool(jnp.allclose(q @ q.T, jnp.eye(3)))
     True
     """
     words, dtype = words_of(key, "orthogonal"), float_dtype(dtype, "orthogonal", inexact=True)
-    shape, columns = canonical_shape(shape), n if m is None else m
+    shape, (n, columns) = canonical_shape(shape), canonical_shape((n, n if m is None else m))
     tall, wide = max(n, columns), min(n, columns)
     q, r = QR(False)(normal_of(words, (*shape, tall, wide), dtype))
     return _with_phases(q, r, n < columns)

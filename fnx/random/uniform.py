@@ -130,7 +130,7 @@ def uniform(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Uniform floats in [minval, maxval), which broadcast to `shape`.
+    """Uniform floats in [minval, maxval), which broadcast to `shape`; rounding may give maxval itself.
 
     >>> x = fnx.random.uniform(fnx.random.key(0), (1000,))
     >>> bool((0 <= x).all() and (x < 1).all())

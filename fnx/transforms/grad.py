@@ -14,7 +14,6 @@ from fnx.core.jaxpr import eval_jaxpr
 from fnx.core.primitive import Undefined
 from fnx.interpreters import jvp as jvp_
 from fnx.interpreters import linearize as linearize_
-from fnx.interpreters.trace import trace
 from fnx.ops.base.broadcast import typed_zeros
 from fnx.ops.elementwise.convert import ConvertElementType
 from fnx.ops.structure.basic import zeros
@@ -22,7 +21,6 @@ from fnx.pytree import operations
 from fnx.pytree.flatten_fun import (
     Aux,
     Differentiated,
-    aval_like,
     check_callable,
     flat_function,
     flatten_arrays,
@@ -244,7 +242,8 @@ class _Pull(_Linear):
                 f"the cotangent of a vjp has the structure {structure}; expected that of the "
                 f"result, {types.structure}"
             )
-        cts = [check_like(c, a, "the cotangent of a vjp") for c, a in zip(cts, types.outs)]
+        what = "the cotangent of a vjp"
+        cts = [check_like(c, a, what, own=True) for c, a in zip(cts, types.outs)]
         grads = [_filled(g, a) for g, a in zip(self.tape.pull(cts), types.inputs, strict=True)]
         return operations.tree_unflatten(types.treedef, grads)
 
@@ -308,14 +307,17 @@ _register(_Pull)
 _register(_Push)
 
 
-def check_like(x: Any, aval: ShapedArray, what: str, tangent: bool = True) -> Array | None:
+def check_like(
+    x: Any, aval: ShapedArray, what: str, tangent: bool = True, own: bool = False
+) -> Array | None:
     """`x` as the tangent or cotangent of a value of type `aval`; None for those that have none.
 
-    Not a `tangent` but a value of that very type is an operand of a linear function.
+    Not a `tangent` but a value of that very type is an operand of a linear function. With `own`
+    integers may stand for what goes with them, as in JAX, where results are given as cotangents.
     """
     if tangent and not dtypes.is_inexact(aval.dtype):
         given = np.result_type(getattr(x, "dtype", type(x)))
-        if given != dtypes.float0:
+        if given != dtypes.float0 and not (own and given == aval.dtype):
             raise TangentMismatch(
                 f"{what} has dtype {given}; expected float0, np.zeros(shape, fnx.dtypes.float0), since "
                 f"the value is of dtype {dtypes.NAME[aval.dtype]}: convert that with .astype(float)"
@@ -341,7 +343,7 @@ def check_like(x: Any, aval: ShapedArray, what: str, tangent: bool = True) -> Ar
 def jvp(fun: Callable, primals: Any, tangents: Any, has_aux: bool = False) -> Any:
     """The result of `fun(*primals)` and its derivative along `tangents`.
 
-    TypeError for what are not tuples of one structure and of equal shapes and dtypes.
+    TypeError for what are not tuples or lists of one structure and of equal shapes and dtypes.
 
     >>> fnx.jvp(lambda x: x * x, (3.0,), (1.0,))[1]
     Array(6., dtype=float64, weak_type=True)
@@ -393,54 +395,3 @@ def linearize(fun: Callable, *primals: Any, has_aux: bool = False) -> Any:
     inputs = tuple([x.aval for x in leaves])
     push = _Push(tape, _Types(treedef, inputs, structures[0], tuple([o.aval for o in outs])))
     return (y, push, aux.lowered()) if has_aux else (y, push)
-
-
-def linear_transpose(fun: Callable, *primals: Any, reduce_axes: Sequence = ()) -> Callable:
-    """The transpose of a linear function; `primals` are arrays or ShapeDtypeStructs.
-
-    >>> transposed = fnx.linear_transpose(lambda x: jnp.stack([x, 2 * x]), 0.0)
-    >>> transposed(jnp.array([1.0, 10.0]))
-    (Array(21., dtype=float64),)
-    """
-    del reduce_axes
-    check_callable(fun, "linear_transpose")
-    leaves, treedef = operations.tree_flatten(primals)
-    avals = [aval_like(x) for x in leaves]
-    structures: list = []
-    flat = flat_function(fun, treedef, structures)
-    jaxpr, consts = trace(flat, avals, what="linear_transpose")
-    return _Transposed(consts, _Transposable(jaxpr, treedef, tuple(avals), structures[0]))
-
-
-@dataclass(frozen=True, eq=False)
-class _Transposable:
-    """What a transposed function knows beside what its function closed over."""
-
-    jaxpr: Any
-    treedef: Any
-    inputs: tuple[ShapedArray, ...]
-    structure: Any
-
-
-class _Transposed:
-    """The function that `linear_transpose` returns; a pytree whose leaves are what it closed over."""
-
-    def __init__(self, consts: Sequence[Any], of: _Transposable):
-        self.consts, self.of = list(consts), of
-
-    def __call__(self, ct: Any) -> Any:
-        of, what = self.of, "the cotangent of a linear_transpose"
-        cts, structure = operations.tree_flatten(ct)
-        if structure != of.structure:
-            expected = f"expected that of the result, {of.structure}"
-            raise TypeMismatch(f"{what} has the structure {structure}; {expected}")
-        given = [check_like(c, a, what, False) for c, a in zip(cts, of.jaxpr.out_avals)]
-        args = [*self.consts, *map(Undefined, of.inputs)]
-        back = linearize_.backward_jaxpr(of.jaxpr, args, given)[len(self.consts) :]
-        full = [typed_zeros(a) if b is None else b for a, b in zip(of.inputs, back, strict=True)]
-        return operations.tree_unflatten(of.treedef, full)
-
-
-operations.register_pytree_node(
-    _Transposed, lambda f: (f.consts, f.of), lambda of, consts: _Transposed(consts, of)
-)

@@ -64,7 +64,7 @@ def custom_linear_solve(
     Array(2., dtype=float64)
     """
     leaves, treedef = flatten_arrays(b, "the right-hand side of custom_linear_solve")
-    avals = [x.aval.strong() for x in leaves]
+    avals = [x.aval for x in leaves]
     mv, mv_consts = _closed(matvec, treedef, avals, "matvec")
     aux: list | None = [] if has_aux else None
     forward, consts = _closed(lambda v: solve(matvec, v), treedef, avals, "solve", aux)
@@ -120,7 +120,7 @@ def custom_root(
     Array(0.25, dtype=float64)
     """
     leaves, treedef = flatten_arrays(initial_guess, "the first guess of custom_root")
-    avals = [x.aval.strong() for x in leaves]
+    avals = [x.aval for x in leaves]
     jaxpr, consts = _closed(f, treedef, avals, f"the function {name_of(f)} of custom_root")
     aux: list | None = [] if has_aux else None
     solver, solver_consts = _closed(lambda g: solve(f, g), treedef, avals, "solve", aux)

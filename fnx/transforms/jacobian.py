@@ -27,18 +27,19 @@ def _basis(leaves: list[Array]) -> list[Array]:
     for x in leaves:
         block = np.zeros((total, x.size), x.dtype)
         block[np.arange(at, at + x.size), np.arange(x.size)] = 1
-        blocks.append(ConcreteArray(block.reshape(total, *x.shape)))
+        blocks.append(ConcreteArray(block.reshape(total, *x.shape), x.weak_type))
         at += x.size
     return blocks
 
 
-def _blocks(x: Array, leaves: list[Array], axis: int) -> list[Array]:
-    """Split an axis of `sum of sizes` into one of each leaf's shape."""
+def _blocks(x: Array, leaves: list[Array], axis: int, weak: bool) -> list[Array]:
+    """Split an axis of `sum of sizes` into one of each leaf's shape, weak or not."""
     parts, at = [], 0
     for leaf in leaves:
-        part = slice_axis(x, at, at + leaf.size, axis)
-        shape = (*x.shape[:axis], *leaf.shape, *x.shape[axis + 1 :])
-        parts.append(reshape(part, shape))
+        part = x if len(leaves) == 1 else slice_axis(x, at, at + leaf.size, axis)
+        part = reshape(part, (*x.shape[:axis], *leaf.shape, *x.shape[axis + 1 :]))
+        same = part.weak_type == weak
+        parts.append(part if same else ConvertElementType(part.dtype, weak)(part))
         at += leaf.size
     return parts
 
@@ -67,12 +68,12 @@ def jacfwd(
         leaves = call.leaves
         check_differentiable(leaves, "jacfwd", holomorphic, False, call.picked)
 
+        kinds: list[bool] = []
+
         def push(*tangents: Array) -> list[Array]:
             outs, touts = jvp_.jvp(call.flat, leaves, tangents, what="jacfwd")
-            return [
-                typed_zeros(o.aval) if t is None else ConvertElementType(t.dtype, o.weak_type)(t)
-                for o, t in zip(outs, touts)
-            ]
+            kinds.extend([o.weak_type for o in outs])
+            return [typed_zeros(o.aval) if t is None else t for o, t in zip(outs, touts)]
 
         size = sum(x.size for x in leaves)
         outs, axes = batching.batch(push, size, _basis(leaves), [0] * len(leaves))
@@ -80,7 +81,10 @@ def jacfwd(
             batching.place_axis(size, x, k, x.ndim - (k is not None))
             for x, k in zip(outs, axes, strict=True)
         ]
-        rows = [call.like_arguments(_blocks(x, leaves, x.ndim - 1)) for x in columns]
+        rows = [
+            call.like_arguments(_blocks(x, leaves, x.ndim - 1, weak))
+            for x, weak in zip(columns, kinds, strict=True)
+        ]
         result = operations.tree_unflatten(call.structures[0], rows)
         return (result, _lowered_aux(call.aux.value)) if has_aux else result
 
@@ -124,16 +128,13 @@ def jacrev(
         def pull(*cts: Array) -> list[Array]:
             back = tape.pull(cts)
             known = zip(back, leaves, nonzero)
-            return [
-                typed_zeros(x.aval) if g is None else ConvertElementType(g.dtype, x.weak_type)(g)
-                for g, x, has in known
-                if has
-            ]
+            return [typed_zeros(x.aval) if g is None else g for g, x, has in known if has]
 
         size = sum(y.size for y in outs)
         grads, axes = batching.batch(pull, size, _basis(outs), [0] * len(outs))
         rows = [batching.place_axis(size, g, k, 0) for g, k in zip(grads, axes, strict=True)]
-        found = iter([_blocks(r, outs, 0) for r in rows])
+        given = [x for x, has in zip(leaves, nonzero) if has]
+        found = iter([_blocks(r, outs, 0, x.weak_type) for r, x in zip(rows, given, strict=True)])
         split: list[list] = [
             next(found) if has else [np.zeros((*y.shape, *x.shape), dtypes.float0) for y in outs]
             for x, has in zip(leaves, nonzero)

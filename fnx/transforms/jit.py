@@ -6,6 +6,7 @@ they are not its own.
 """
 
 import inspect
+import sys
 import time
 import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -308,7 +309,12 @@ class PlacedJitted(Jitted):
 
 
 CompilerOptions = dict[str, str | bool]
-_jitted: "weakref.WeakSet[Jitted]" = weakref.WeakSet()  # for clear_caches
+_jitted: "weakref.WeakKeyDictionary[Jitted, None]" = weakref.WeakKeyDictionary()  # for clear_caches
+
+
+def _all_jitted() -> list[Jitted]:
+    """Those that there are now; other threads make some meanwhile."""
+    return [f for r in _jitted.keyrefs() if (f := r()) is not None]
 
 
 def _backend_of(device: Any, backend: str | None) -> str | None:
@@ -377,7 +383,7 @@ def jit(
             made = Jitted(f, static, given, options)
         else:
             made = PlacedJitted(in_shardings, out_shardings, f, static, given, options)
-        _jitted.add(made)
+        _jitted[made] = None
         return made
 
     return make if fun is None else make(fun)
@@ -391,12 +397,15 @@ def clear_caches() -> None:
     from fnx.lowering.cpu.loader import symbols
 
     symbols.forget()
-    for f in list(_jitted):
+    numba_load = sys.modules.get("fnx.lowering.numba.load")
+    if numba_load is not None:
+        numba_load.forget()
+    for f in _all_jitted():
         f.clear_cache()
 
 
 def _forget_last() -> None:
-    for f in list(_jitted):
+    for f in _all_jitted():
         f.forget_last()
 
 

@@ -1,15 +1,22 @@
-"""Linear functions whose transposes users give."""
+"""Linear functions: their transposes, and those whose transposes users give."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fnx.core.array import Array
+from fnx.core.aval import ShapedArray
 from fnx.core.errors import TypeMismatch
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Jaxpr, eval_jaxpr
+from fnx.core.primitive import Undefined
+from fnx.interpreters import linearize as linearize_
 from fnx.interpreters.primitives.linear_call import LinearCall
 from fnx.interpreters.trace import trace
+from fnx.ops.base.broadcast import typed_zeros
 from fnx.pytree import operations
-from fnx.pytree.flatten_fun import check_callable, flatten_arrays, name_of
+from fnx.pytree.flatten_fun import aval_like, check_callable, flat_function, flatten_arrays, name_of
+
+from .grad import check_like
 
 Tree = Any
 
@@ -79,3 +86,58 @@ def linear_call(
 
 
 __all__ = ["linear_call"]
+
+
+def linear_transpose(fun: Callable, *primals: Any, reduce_axes: Sequence = ()) -> Callable:
+    """The transpose of a linear function; `primals` are arrays or ShapeDtypeStructs.
+
+    >>> transposed = fnx.linear_transpose(lambda x: jnp.stack([x, 2 * x]), 0.0)
+    >>> transposed(jnp.array([1.0, 10.0]))
+    (Array(21., dtype=float64),)
+    """
+    del reduce_axes
+    check_callable(fun, "linear_transpose")
+    leaves, treedef = operations.tree_flatten(primals)
+    avals = [aval_like(x) for x in leaves]
+    structures: list = []
+    flat = flat_function(fun, treedef, structures)
+    jaxpr, consts = trace(flat, avals, what="linear_transpose")
+    return _Transposed(consts, _Transposable(jaxpr, treedef, tuple(avals), structures[0]))
+
+
+@dataclass(frozen=True, eq=False)
+class _Transposable:
+    """What a transposed function knows beside what its function closed over."""
+
+    jaxpr: Any
+    treedef: Any
+    inputs: tuple[ShapedArray, ...]
+    structure: Any
+
+
+class _Transposed:
+    """The function that `linear_transpose` returns; a pytree whose leaves are what it closed over."""
+
+    def __init__(self, consts: Sequence[Any], of: _Transposable):
+        self.consts, self.of = list(consts), of
+
+    def __call__(self, ct: Any) -> Any:
+        of, what = self.of, "the cotangent of a linear_transpose"
+        cts, structure = operations.tree_flatten(ct)
+        if structure != of.structure:
+            expected = f"expected that of the result, {of.structure}"
+            raise TypeMismatch(f"{what} has the structure {structure}; {expected}")
+        given = [check_like(c, a, what, False) for c, a in zip(cts, of.jaxpr.out_avals)]
+        args = [*self.consts, *map(Undefined, of.inputs)]
+        try:
+            back = linearize_.backward_jaxpr(of.jaxpr, args, given)[len(self.consts) :]
+        except (TypeMismatch, AttributeError) as error:  # a rule asked for an input's numbers
+            types = ", ".join([a.str_short() for a in of.inputs])
+            raise TypeMismatch(f"linear_transpose needs a function linear in {types}") from error
+        full = [typed_zeros(a) if b is None else b for a, b in zip(of.inputs, back, strict=True)]
+        return operations.tree_unflatten(of.treedef, full)
+
+
+operations.register_pytree_node(
+    _Transposed, lambda f: (f.consts, f.of), lambda of, consts: _Transposed(consts, of)
+)

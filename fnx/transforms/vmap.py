@@ -172,10 +172,7 @@ def map_elements(
 
     devices = what == "pmap"
     sized: int = AxisSize(size, axis_name, devices) if devices or axis_name is not None else size
-    exploration = config.exploration.get()
-    if exploration is not None:
-        batch = exploration.batch(fun, what, batch)
-    outs, found = batch(flat, sized, leaves, axes)
+    outs, found = _explored(fun, what, batch)(flat, sized, leaves, axes)
     dummy = operations.tree_unflatten(structures[0], [object() for _ in outs])
     wanted = flatten_axes(out_axes, dummy, f"{what} out_axes")
     if place is _place:
@@ -193,6 +190,12 @@ def _check_unmapped(found: list, wanted: list, dummy: Any, what: str) -> None:
                 f"at {what} out_axes{keystr(path)}, got axis spec None but output was batched on axis "
                 f"{k}: the result differs between batch elements; give it an axis"
             )
+
+
+def _explored(fun: Callable, what: str, batch: Callable) -> Callable:
+    """What runs a function for all members: `batch` at once, or one by one while somebody looks."""
+    exploration = config.exploration.get()
+    return batch if exploration is None else exploration.batch(fun, what, batch)
 
 
 def _place(size: int, x: Array, axis: int | None, to: int | None) -> Array:

@@ -27,22 +27,30 @@ _LOOPS = (ScanRecord, WhileRecord)
 
 @dataclass(frozen=True)
 class Partitioned:
-    """`members` computes the results of a program on a mesh; `places` are their shardings."""
+    """`members` computes the results of a program on a mesh; `places` are their shardings.
+
+    `is_cut`: there is a value that is in parts.
+    """
 
     jaxpr: Jaxpr
     members: Members
     places: tuple[Any, ...]
     notes: tuple[str, ...]
     mesh: Any
+    is_cut: bool
 
 
 def partitioned(jaxpr: Jaxpr, backend: Backend) -> Partitioned | None:
     """The program of one device of the mesh; None where there is no such program."""
     small = simplify(jaxpr)
+    first = next(_constraints(jaxpr), None)
     meshes = {c.sharding.mesh for c in _constraints(small)}
+    if first is not None and not meshes:  # of values that nobody reads
+        meshes = {first.sharding.mesh}
     if len(meshes) != 1 or has_effects(small):
         return None
     (mesh,) = meshes
+    cut = next(_constraints(small), None) is not None
     sizes = dict(mesh.shape)
     given = {e.inputs[0]: e.prim for e in reversed(small.eqns) if _is_constraint(e)}
     ins = [_cut(given.get(v), v.aval.ndim, sizes) for v in small.inputs]
@@ -52,8 +60,8 @@ def partitioned(jaxpr: Jaxpr, backend: Backend) -> Partitioned | None:
     inputs = [Var(v.aval) for v in small.inputs]
     results = [Var(a) for a in small.out_avals]
     made = Jaxpr(inputs, [Eqn(prim, inputs, results)], results, small.consts, jaxpr.name)
-    places = _places(small, outs, next(_constraints(small)).sharding)
-    return Partitioned(made, prim, places, tuple(dict.fromkeys(grid.notes)), mesh)
+    places = _places(small, outs, first.sharding)
+    return Partitioned(made, prim, places, tuple(dict.fromkeys(grid.notes)), mesh, cut)
 
 
 def loops_at_once(jaxpr: Jaxpr, backend: Backend) -> tuple[Jaxpr, list[str]] | None:

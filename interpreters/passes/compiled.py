@@ -10,7 +10,7 @@ from fnx.core.backend import Backend, Compiled, donation
 from fnx.core.interpreter import evaluate, use
 from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr, made_once, subjaxprs
 from fnx.core.primitive import Primitive
-from fnx.interpreters.closure_conversion import HigherOrder
+from fnx.interpreters.closure_conversion import carriers
 from fnx.interpreters.control_flow import ScanRecord, WhileRecord
 from fnx.interpreters.operands import typed
 from fnx.interpreters.passes.simplify import simplify
@@ -22,7 +22,9 @@ def compiled(jaxpr: Jaxpr, backend: Backend, donated: tuple[int, ...] = ()) -> C
 
     def make() -> Compiled:
         devices = concerns_devices(jaxpr)
-        sharded = getattr(backend, "sharded", None) if devices and is_sharded(jaxpr) else None
+        sharded = (
+            getattr(backend, "sharded", None) if devices and is_sharded(jaxpr, False) else None
+        )
         if sharded is not None:
             return sharded(jaxpr, donated)
         owner = ref(jaxpr)  # which keeps what is made here, not the other way round
@@ -40,16 +42,11 @@ def compiled(jaxpr: Jaxpr, backend: Backend, donated: tuple[int, ...] = ()) -> C
 @made_once
 def concerns_devices(jaxpr: Jaxpr) -> bool:
     """Whether anything in a jaxpr is of several devices: what most programs need not be looked at for."""
-    for prim in [
-        e.prim for e in jaxpr.eqns if e.prim.on_devices or isinstance(e.prim, HigherOrder)
-    ]:
-        if prim.on_devices or any(map(concerns_devices, subjaxprs(prim))):
-            return True
-    return False
+    return any(p.on_devices or any(map(concerns_devices, subjaxprs(p))) for p in carriers(jaxpr))
 
 
 @made_once
-def is_sharded(jaxpr: Jaxpr, in_loop: bool = False) -> bool:
+def is_sharded(jaxpr: Jaxpr, in_loop: bool) -> bool:
     """Whether a jaxpr says how values lie on devices, or a loop in it is around members' programs."""
     return any(
         e.prim.on_devices == "values"

@@ -25,6 +25,7 @@ from fnx.interpreters.linearize import Linearize, transpose_jaxpr
 from fnx.interpreters.operands import check_operands, given, only, spread, undefined
 from fnx.interpreters.passes.compiled import run
 from fnx.interpreters.trace import Stage, trace
+from fnx.ops.base.broadcast import typed_zeros
 from fnx.ops.elementwise.arithmetic import stop_gradient
 from fnx.ops.structure.basic import zeros
 
@@ -35,7 +36,7 @@ from .wrapped_fun import WrappedFun
 def filled(values: Sequence[Array | None], like: Sequence[Array]) -> list[Array | None]:
     """Zeros for the tangents that are None; None for values that have no tangents."""
     return [
-        (zeros(x.aval.tangent()) if t is None else t) if has_tangent(x.aval) else None
+        (typed_zeros(x.aval.tangent()) if t is None else t) if has_tangent(x.aval) else None
         for t, x in zip(values, like)
     ]
 

@@ -18,8 +18,9 @@ from fnx.interpreters.batching import batch_jaxpr, place_axis
 from fnx.interpreters.jvp import jvp_jaxpr
 from fnx.interpreters.operands import check_operands, given, only
 from fnx.interpreters.passes.compiled import run
+from fnx.ops.base.broadcast import typed_zeros
 from fnx.ops.elementwise.arithmetic import neg
-from fnx.ops.structure.basic import add_any, zeros
+from fnx.ops.structure.basic import add_any
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class LinearSolve(Primitive):
                     rhs[k] = minus if rhs[k] is None else add_any(rhs[k], minus)
         if all(t is None for t in rhs):
             return xs, (None,) * len(xs)
-        rhs = [zeros(x.aval.tangent()) if t is None else t for t, x in zip(rhs, xs)]
+        rhs = [typed_zeros(x.aval.tangent()) if t is None else t for t, x in zip(rhs, xs)]
         return xs, self(*primals[: sum(self.consts)], *rhs)
 
     def transpose(self, cts: tuple, *args: Any) -> tuple:
@@ -103,7 +104,7 @@ class LinearSolve(Primitive):
                 "symmetric=True"
             )
         consts = self.parts(args)
-        full = [zeros(x.aval) if ct is None else ct for ct, x in zip(cts, consts[4])]
+        full = [typed_zeros(x.aval) if ct is None else ct for ct, x in zip(cts, consts[4])]
         n = self.consts
         other = replace(
             self,

@@ -47,8 +47,9 @@ from fnx.interpreters.reverse.scan_transpose import (
 from fnx.interpreters.reverse.trip_count import counted_loops, holds_while, ranges_inside, ranges_of
 from fnx.interpreters.reverse.undo_loop import UndoLoop, undo_loop_of
 from fnx.interpreters.rewrite import bind_into, dependent, reads, splice, with_zeros
+from fnx.ops.base.broadcast import typed_zeros
 from fnx.ops.base.permute import Reshape
-from fnx.ops.structure.basic import broadcast_axis, reshape, zeros
+from fnx.ops.structure.basic import broadcast_axis, reshape
 
 from .divergent import batch_of_counts
 
@@ -77,13 +78,18 @@ class Scan(ScanRecord):
         avals = self.jaxpr.out_avals[self.carry :]
         ys = [np.zeros((self.length, *a.shape), a.dtype) for a in avals]
         steps = range(min(max(int(values[0]), 0), self.length) if self.counted else self.length)
+        record = config.told.get().get(self.site)
         with use(evaluate):
-            for t in reversed(steps) if self.reverse else steps:
+            for k, t in enumerate(reversed(steps) if self.reverse else steps):
+                if record is not None:
+                    record.tell(k, len(steps), 1)
                 row = [ConcreteArray(x[t, ...]) for x in xs]
                 outs = eval_jaxpr(self.jaxpr, [*arrays, *state, *row])
                 state = outs[: self.carry]
                 for y, out in zip(ys, outs[self.carry :]):
                     y[t] = out._value  # type: ignore[attr-defined]
+        if record is not None:
+            record.tell(len(steps), len(steps), 2)
         outs = (*state, *map(ConcreteArray, ys))
         return typed(outs, self.abstract(*self.abstract_operands()))
 
@@ -122,7 +128,10 @@ class Scan(ScanRecord):
             carry = more
         avals = self.parts(self.jaxpr.in_avals)[1]
         tc, tk, tx = self.parts(tangents)
-        tk = [zeros(a.tangent()) if nz and t is None else t for t, nz, a in zip(tk, carry, avals)]
+        tk = [
+            typed_zeros(a.tangent()) if nz and t is None else t
+            for t, nz, a in zip(tk, carry, avals)
+        ]
         return (*tc, *tk, *tx), (*carry, *outs[self.carry :])
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:

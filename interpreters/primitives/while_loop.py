@@ -30,8 +30,8 @@ from fnx.interpreters.reverse.cond_transpose import filled, union
 from fnx.interpreters.reverse.trip_count import as_scan, count_of, ranges_of
 from fnx.interpreters.rewrite import bind_into, reads, splice
 from fnx.interpreters.trace import trace_closed
+from fnx.ops.base.broadcast import typed_zeros
 from fnx.ops.reduction.reduction import ReduceOr
-from fnx.ops.structure.basic import zeros
 
 from .divergent import choose, may_part, one_by_one
 from .scan import Scan
@@ -54,13 +54,19 @@ class While(WhileRecord):
         native = self.backend is not None and not config.disable_jit.value
         shown = self.progress or config.progress.value
         iterations = policy.EAGER_ITERATIONS if shown else 0
+        record, done = config.told.get().get(self.site), 0
         with use(evaluate):
             while bool(eval_jaxpr(self.cond_jaxpr, [*c, *carry])[0]):
                 if native and iterations == policy.EAGER_ITERATIONS:
                     flat = tuple([a._value for a in (*c, *b, *carry)])
                     return run_primitive(self, self.body_jaxpr, self.backend, flat)
+                if record is not None:
+                    done += 1
+                    record.tell(done, -1, 1)
                 carry = eval_jaxpr(self.body_jaxpr, [*b, *carry])
                 iterations += 1
+        if record is not None:
+            record.tell(done, done, 2)
         return typed(carry, self.body_jaxpr.in_avals[self.body_consts :])
 
     def lower(self, *operands: Operand) -> Recipe:
@@ -86,7 +92,7 @@ class While(WhileRecord):
         loop, mask = self.differentiated(given(tangents), rule)
         c, b, carry = self.parts(primals)
         _, tb, tcarry = self.parts(tangents)
-        start = [zeros(x.aval.tangent()) if t is None else t for t, x in zip(tcarry, carry)]
+        start = [typed_zeros(x.aval.tangent()) if t is None else t for t, x in zip(tcarry, carry)]
         outs = loop(*c, *b, *only(given(tb), tb), *carry, *only(mask, start))
         return outs[: len(carry)], spread(mask, outs[len(carry) :])
 

@@ -61,7 +61,12 @@ def length_of_blocks(scan: ScanRecord, parts: Split) -> int | None:
         return None
     root = isqrt(scan.length)
     sizes = range(max(root // 2, 2), 2 * root)
-    return min(sizes, key=lambda b: (scan.length // b + b + scan.length % b, abs(b - root)))
+
+    def states(b: int) -> float:
+        kept = scan.length // b + b + scan.length % b
+        return kept * (policy.ODD_BLOCKS if b % 2 else 1)
+
+    return min(sizes, key=lambda b: (states(b), abs(b - root)))
 
 
 def _is_in_strips(scan: ScanRecord, parts: Split, near_row: int) -> bool:

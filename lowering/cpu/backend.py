@@ -65,7 +65,7 @@ class Compiled:
         def last() -> None:
             p = self.program
             if p.workspace >= executable.FAR:
-                raise executable.no_memory(p.workspace, self._largest())
+                raise native_calls.no_memory(p.workspace, self._largest())
             self.executable = load.load(self.emitted, *self._types, p.workspace, name, p.aliases)
 
         passes = {"build": lambda: self.program, "check": self._check, "emit": lambda: self.emitted}

@@ -10,7 +10,7 @@ from typing import Any
 
 from fnx.core import dtypes, recipe, scalar
 from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var
-from fnx.lowering.generate.scope import Scope
+from fnx.lowering.generate.fusion_groups import Scope
 from fnx.lowering.planning import horizontal_fusion
 from fnx.lowering.planning.equation_order import (
     box_chains,

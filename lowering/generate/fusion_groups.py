@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from fnx.core import policy, scalar
+from fnx.core.jaxpr import Eqn, Var
 from fnx.core.recipe import Fold
 from fnx.core.scalar import Expr
 from fnx.lowering.ir.expressions import nodes
-from fnx.lowering.ir.kernel import Stmt
+from fnx.lowering.ir.kernel import Buffer, Stmt
 
 from .values import Shape, Value
 
@@ -148,4 +149,31 @@ class Group:
         return len(self.nodes) > policy.PROBLEM_NODES or len(self.others) > policy.NEST_NODES
 
 
-# --- nests -------------------------------------------------------------------------------------
+class Scope:
+    """One jaxpr that is being built: its variables, and how far we are."""
+
+    def __init__(self, outer: "Scope | None" = None):
+        self.values: dict[Var, Value] = {}
+        self.wished: set[Buffer] = set()  # places of carries that values are to take over
+        self.position = 0
+        self.outer = outer
+        self.groups: list[Group] = []
+        self.eqns: tuple[Eqn, ...] = ()
+        self.chains: set[int] = set()  # box updates that wait for the next of their chain
+        self.lanewise: set[int] = set()  # numbers of equations that are computed lanewise
+        self.uses: dict[Var, list[int]] = {}  # numbers of reading equations; -1: an output
+        self._waiting: list[Value] = []
+        self._pruned = -1  # the position at which those that nobody reads any more were left out
+
+    def add(self, var: Var, value: Value) -> Value:
+        """Enter a variable with its value."""
+        self.values[var] = value
+        self._waiting.append(value)
+        return value
+
+    def waiting(self) -> list[Value]:
+        """The values that the equation at work reads, or one after it."""
+        if self._pruned != self.position:
+            self._pruned = self.position
+            self._waiting = [h for h in self._waiting if h.last_use >= self.position]
+        return self._waiting

@@ -31,6 +31,7 @@ class Generation(Protocol):
     unrolled: int  # points of reductions that were written out
     chooses: int  # whether branches are both computed, and their results selected
     copies: dict[Value, dict]
+    lent: set[Buffer]  # of two halves, the second of which is for loops inside
 
     # --- statements and buffers
 

@@ -5,8 +5,8 @@ from typing import Any, TypeVar
 
 from fnx.core import policy, scalar
 from fnx.core.scalar import Expr
+from fnx.lowering.generate.fusion_groups import Scope
 from fnx.lowering.generate.nests import Nests
-from fnx.lowering.generate.scope import Scope
 from fnx.lowering.ir.expressions import buffers_read, depth, reads_memory
 from fnx.lowering.ir.kernel import Buffer, Copy, Eval, Let, Ref, Stmt
 from fnx.lowering.transform.statements import Statements
@@ -48,6 +48,7 @@ class Storage(Statements):
         self.depths: dict[Expr, int] = {}  # and how many operations follow one another in them
         # Copies of operands, as a library reads them: by axes and dtype, and where they were made.
         self.copies: dict[Value, dict[tuple, tuple[list[Stmt], Materialized]]] = {}
+        self.lent: set[Buffer] = set()  # of two halves, the second of which is for loops inside
 
     def mark(self) -> tuple:
         """What `back_to` needs to forget all that was made since."""

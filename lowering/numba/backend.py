@@ -19,6 +19,7 @@ from fnx.core.jaxpr import Jaxpr
 from fnx.core.threads.fork_safety import cached_property
 from fnx.lowering import pipeline, report, reproducer
 from fnx.lowering.cpu.loader import native_calls
+from fnx.lowering.cpu.loader.progress import watched
 from fnx.lowering.ir import printer, verifier
 from fnx.lowering.ir.kernel import Program
 
@@ -64,7 +65,8 @@ class Compiled:
             return
         self.executable = load.load(self.printed, self.program, *self._types)
         self.executable.details = lambda: report.largest(self.program)
-        self._run = self.executable.fast
+        fast, records = self.executable.fast, self.executable.records
+        self._run = watched(fast, records) if records else fast
 
     def _interpreted(self, leaves: Sequence[Any]) -> list[ConcreteArray]:
         """The printed source as plain Python."""

@@ -11,7 +11,7 @@ from numba.extending import lower_builtin, type_callable
 from fnx.core import policy
 
 from .memory import Memory, address
-from .runtime import copy_bytes, host, special, stop
+from .runtime import copy_bytes, host, special, stop, tell
 
 _BYTE, _WORD, _STATUS = ir.IntType(8), ir.IntType(64), ir.IntType(32)
 
@@ -59,6 +59,20 @@ def _stop(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         status = builder.call(builder.inttoptr(builder.load(calls), kind.as_pointer()), [])
         builder.store(builder.icmp_signed("!=", status, _STATUS(0)), found)
     return builder.load(found)
+
+
+@type_callable(tell)
+def _type_tell(context: Any) -> Callable:
+    return lambda record, done, total, state: signature(types.none, *[types.int64] * 4)
+
+
+@lower_builtin(tell, types.int64, types.int64, types.int64, types.int64)
+def _tell(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    """Three words at the address of a record, which another thread reads meanwhile."""
+    record = builder.inttoptr(args[0], _WORD.as_pointer())
+    for k, value in enumerate(args[1:]):
+        builder.store_atomic(value, builder.gep(record, [_WORD(k)]), "monotonic", 8)
+    return context.get_dummy_value()
 
 
 _OUTS = 4  # results of a function of SciPy's, at most

@@ -9,6 +9,7 @@ import itertools
 import linecache
 import math
 import warnings
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -16,25 +17,29 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba.core import compiler, errors, types
-from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 
+from fnx.lowering.cpu.processor import thresholds
 from fnx.lowering.ir.number_formats import KIND
 
 from . import calls, memory, operations, runtime, shortened
 
 assert calls  # whose import tells Numba of host and stop
 _count = itertools.count()
+_files: deque[str] = deque()  # texts that debuggers find, the last ones
 _functions: dict[str, Any] = {}  # compiled once a process, by their texts
 _HELPER = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 _BYTE, _WORD, _STATUS = ir.IntType(8), ir.IntType(64), ir.IntType(32)
 
 
 def library(printed: Any, entry: str) -> Any:
-    """Numba's library of a program, in which the function `entry` is that of fnx's interface."""
+    """Numba's library of a program, in which the function `entry` is that of fnx's interface.
+
+    Within a session, so that nobody else compiles, and no interrupt leaves Numba's lock taken.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", errors.NumbaWarning)
-        with global_compiler_lock, shortened.remembering(cpu_target.typing_context):
+        with shortened.remembering(cpu_target.typing_context):
             return _compiled(_function(printed, entry), printed, entry)
 
 
@@ -56,6 +61,9 @@ def _defined(text: str, name: str, space: dict[str, Any]) -> Any:
     """The function that a text defines; debuggers find its lines."""
     file = f"<fnx {name} {next(_count)}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    _files.append(file)
+    while len(_files) > thresholds.LOADED_PROGRAMS:
+        linecache.cache.pop(_files.popleft(), None)
     own = dict(space, jit=lambda f: f)
     parts, code = shortened.functions(text, file, own)
     for part, compiled in parts.items():

@@ -3,22 +3,23 @@
 import marshal
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
 import numba
 
 from fnx.core.fast_dataclasses import dataclass
-from fnx.core.threads.fork_safety import PATIENCE, fork_safe
+from fnx.core.threads.fork_safety import fork_safe
 from fnx.lowering.cpu.jit import disk_cache
+from fnx.lowering.cpu.jit.compiler import session
 from fnx.lowering.cpu.loader import executable
-from fnx.lowering.cpu.processor import ufunc_loops
+from fnx.lowering.cpu.processor import thresholds, ufunc_loops
 from fnx.lowering.ir.kernel import Program
 
 _KIND = "numba"  # of an entry on disk
-_loaded: dict[str, "Code"] = {}
-# Numba compiles one program at a time, and its tables are no child's to find half written.
-_compiling = fork_safe(threading.RLock(), PATIENCE)
+_lock = fork_safe(threading.RLock())
+_loaded: OrderedDict[str, "Code"] = OrderedDict()  # the one that was asked for last at the end
 
 
 @dataclass(eq=False)
@@ -53,6 +54,8 @@ def load(
 
 def _param(call: Any) -> tuple:
     """What the loader makes the address of a call of."""
+    if isinstance(call, tuple):
+        return call
     if not isinstance(call, str):
         return "host", call
     name, _, given = call.removeprefix("special:").partition("/")
@@ -62,10 +65,23 @@ def _param(call: Any) -> tuple:
 def _code(printed: Any) -> Code:
     places = str([(b.dtype, b.space, b.place) for b in printed.buffers])
     key = disk_cache.key(_KIND, numba.__version__, printed.source, places)
-    with _compiling:
-        if key not in _loaded:
-            _loaded[key] = _found(key, f"fnx_{key}") or _made(key, printed, f"fnx_{key}")
-        return _loaded[key]
+    with _lock:
+        found = _loaded.get(key)
+    if found is None:
+        with session():  # Numba compiles nothing meanwhile
+            found = _found(key, f"fnx_{key}") or _made(key, printed, f"fnx_{key}")
+    with _lock:
+        _loaded[key] = found
+        _loaded.move_to_end(key)
+        while len(_loaded) > thresholds.LOADED_PROGRAMS:
+            _loaded.popitem(last=False)
+    return found
+
+
+def forget() -> None:
+    """Let go of all code; that of programs lives on with them."""
+    with _lock:
+        _loaded.clear()
 
 
 def _found(key: str, entry: str) -> Code | None:

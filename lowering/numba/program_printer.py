@@ -83,7 +83,7 @@ def emit(program: Program) -> Printed:
         if b.space != "global":
             code.put(f"{code.buffer(b)} = np.empty({max(b.size, 1)}, {ns.STORED[b.dtype]})")
     code.statements(program.body)
-    calls = bool(module.runtime & {"host", "special", "stop"})
+    calls = bool(module.runtime & {"host", "special", "stop", "tell"})
     if calls:
         code.put("return 0")
     entry = _entry(program.name, module)
@@ -256,6 +256,7 @@ class Code(Printer):
         index = self.fresh("i")
         indices = f"range({extent} - 1, -1, -1)" if s.reverse else f"range({bare(extent)})"
         marks = s.kind.words() + ["reassociate"] * s.reassociate
+        self.tell(s, 1, "0", extent)
         self.put(f"for {index} in {indices}:" + (f"  # {', '.join(marks)}" if marks else ""))
         self.depth += 1
         with self.scope():
@@ -264,17 +265,23 @@ class Code(Printer):
             self.bind_all(s.carries, names)
             start = len(self.lines)
             self.poll(s)
+            self.tell(s, 1, f"({extent} - 1 - {index})" if s.reverse else index, extent)
             self.statements(s.body)
             self.set(names, s.yields)
             if len(self.lines) == start:
                 self.put("pass")
         self.depth -= 1
+        self.tell(s, 2, extent, extent)
         self.bind_all(s.carries, names)
 
     def while_(self, s: kernel.While) -> None:
         names = self.named(s.carries)
         self.set(names, s.init)
         self.before(s)
+        count = "" if s.shown is None else self.fresh("n")
+        if count:
+            self.put(f"{count} = 0")
+        self.tell(s, 1, count, "-1")
         self.put("while True:")
         self.depth += 1
         with self.scope():
@@ -285,9 +292,13 @@ class Code(Printer):
             self.put("    break")
             with self.scope():
                 self.poll(s)
+                if count:
+                    self.put(f"{count} += 1")
+                self.tell(s, 1, count, "-1")
                 self.statements(s.body)
                 self.set(names, s.yields)
         self.depth -= 1
+        self.tell(s, 2, count, count)
         self.bind_all(s.carries, names)
 
     def if_(self, s: kernel.If) -> None:
@@ -391,6 +402,13 @@ class Code(Printer):
             work = min(max(traversal.work(s.body), 1), policy.POLLED_WORK + 1)
             self.put(f"if stop(calls, {work}):")
             self.put("    return 1")
+
+    def tell(self, s: kernel.Loop | kernel.While, state: int, done: str, total: str) -> None:
+        """Note how far a loop is that is shown: 1 in it, 2 after it."""
+        if s.shown is not None:
+            self.module.runtime.add("tell")
+            word = self.module.call(("progress", s.shown.site))
+            self.put(f"tell({word}, {done}, {total}, {state})")
 
     def nest(self, s: kernel.Nest) -> None:
         self.put(f"# {s.name}" + (f": {s.note}" if s.note else ""))

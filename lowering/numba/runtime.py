@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from fnx.lowering.cpu.loader.progress import Record
+
 _C_TYPES = {
     "bool": ctypes.c_bool,
     **{f"{u}int{n}": getattr(ctypes, f"c_{u}int{n}") for n in (8, 16, 32, 64) for u in ("", "u")},
@@ -52,6 +54,8 @@ def special(function: Any, part: int, args: tuple) -> Any:
 
 def calling(call: Any) -> Callable:
     """What plain Python calls for an entry of `calls`."""
+    if isinstance(call, tuple):
+        return Record(call[1])  # type: ignore[return-value]  # what is told
     if isinstance(call, str):
         from scipy import special as functions
 
@@ -91,6 +95,11 @@ def host(call: Any, places: tuple) -> bool:
     """Call Python; whether an exception ends the program, which plain Python raises at once."""
     call(places)
     return False
+
+
+def tell(record: Any, done: int, total: int, state: int) -> None:
+    """Write to the record of a loop how far it is (lowering/cpu/loader/progress.py)."""
+    record.tell(done, total, state)
 
 
 def stop(calls: Any, work: int) -> bool:

@@ -2,19 +2,17 @@
 
 import dis
 import linecache
-import os
 from collections.abc import Sequence
 from functools import lru_cache
 from types import CodeType
 from typing import Any
 
+from fnx.core import policy
 from fnx.core.jaxpr import Eqn
 from fnx.core.source import Source
 from fnx.lowering.generate.builder import Builder
 from fnx.lowering.generate.values import Materialized, Value
 from fnx.lowering.ir.kernel import Eval, Let, Stmt
-
-_MANY = 6  # lines of the user's that stand above one statement, at most
 
 
 class NotedBuilder(Builder):
@@ -56,7 +54,7 @@ class NotedBuilder(Builder):
             self._note(plain[0])
 
     def _note(self, stmt: Stmt) -> None:
-        self.comments[stmt] = list(self._pending)[:_MANY]
+        self.comments[stmt] = list(self._pending)[: policy.NOTED_LINES]
         self._pending.clear()
 
     def emit(self, stmt: Stmt) -> None:
@@ -109,4 +107,4 @@ def line_of(source: Source | None) -> str:
     file, line = source.code.co_filename, source.line
     text = linecache.getline(file, line).strip()
     role = f" ({source.role})" if source.role else ""
-    return f"{os.path.basename(file)}:{line}: {text}{role}"
+    return f"{source.short}: {text}{role}"

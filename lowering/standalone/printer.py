@@ -213,6 +213,9 @@ class _Code(_Plain, Code):
     def poll(self, s: kernel.Loop | kernel.While) -> None:
         """Nothing asks whether to stop."""
 
+    def tell(self, s: kernel.Loop | kernel.While, state: int, done: str, total: str) -> None:
+        """Nobody looks how far it is."""
+
     def library(self, s: kernel.CallLibrary) -> None:
         if s.symbol != "libm:memcpy":
             raise MissingRule(f"export.python: there is no Python for the routine {s.symbol}")

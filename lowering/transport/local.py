@@ -127,7 +127,8 @@ class Member:
             given = [said for said, _ in shared.slots]
             if any(said != given[0] for said in given):
                 raise TransportError(f"members of one exchange disagree: {given}")
-            return np.array(fn([y for _, y in shared.slots]), x.dtype)
+            with np.errstate(all="ignore"):
+                return np.array(fn([y for _, y in shared.slots]), x.dtype)
         except BaseException as error:
             shared.abort(error)
             raise

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core.errors import MissingPackage
-from fnx.core.transport import Groups, TransportError
+from fnx.core.transport import Groups, TransportError, blank
 
 # What each thread waits for, and since when: a communicator, the call, seconds of `monotonic`.
 waiting: dict[int | None, tuple["Mpi", str, float]] = {}
@@ -46,6 +46,7 @@ class Mpi:
     def __init__(self, comm: Any):
         self.comm, self.rank, self.size = comm, comm.Get_rank(), comm.Get_size()
         self._groups: dict[Groups, Mpi] = {}
+        self._kinds: dict[tuple[np.dtype, str], Any] = {}  # MPI's operations
 
     def _call(self, call: Callable, *args: Any) -> None:
         me = get_ident()
@@ -63,11 +64,19 @@ class Mpi:
         return group.Translate_ranks(list(range(self.size)), everyone)
 
     def all_reduce(self, x: np.ndarray, op: str) -> np.ndarray:
+        kind = self._kinds.get((x.dtype, op))
+        if kind is None:
+            return self._all_reduce_else(x, op)
+        made = blank(x)
+        self._call(self.comm.Allreduce, x, made, kind)
+        return made
+
+    def _all_reduce_else(self, x: np.ndarray, op: str) -> np.ndarray:
+        """What MPI does not reduce by itself, or not as is meant here."""
         x = np.asarray(x, order="C")  # of rank 0, too, which np.ascontiguousarray makes rank 1 of
         if op != "sum" and np.issubdtype(x.dtype, np.inexact):
-            return np.asarray(
-                reduce(_OPS[op], self.all_gather(x))
-            )  # MPI does not say what a nan is
+            # MPI does not say what a nan is.
+            return np.asarray(_reduced(op, self.all_gather(x)))
         mpi = world()
         if x.dtype.name in _HALVES:
             return self.all_reduce(x.astype(np.float32), op).astype(x.dtype)
@@ -76,10 +85,8 @@ class Mpi:
             made = np.empty(x.shape, np.uint8)
             self._call(self.comm.Allreduce, x.view(np.uint8), made, kind)
             return made.view(np.bool_)
-        kind = {"sum": mpi.SUM, "max": mpi.MAX, "min": mpi.MIN}[op]
-        made = np.empty_like(x)
-        self._call(self.comm.Allreduce, x, made, kind)
-        return made
+        self._kinds[x.dtype, op] = {"sum": mpi.SUM, "max": mpi.MAX, "min": mpi.MIN}[op]
+        return self.all_reduce(x, op)
 
     def all_gather(self, x: np.ndarray) -> np.ndarray:
         made = np.empty((self.size, *x.shape), x.dtype)
@@ -89,9 +96,7 @@ class Mpi:
     def reduce_scatter(self, x: np.ndarray, op: str) -> np.ndarray:
         if x.dtype.name in _HALVES:
             return self.reduce_scatter(x.astype(np.float32), op).astype(x.dtype)
-        return np.asarray(reduce(_OPS[op], self.all_to_all(x))).astype(
-            x.dtype
-        )  # in the order of ranks
+        return np.asarray(_reduced(op, self.all_to_all(x))).astype(x.dtype)  # in the order of ranks
 
     def all_to_all(self, x: np.ndarray) -> np.ndarray:
         made = np.empty_like(x, order="C")
@@ -118,6 +123,12 @@ class Mpi:
             (k,) = [k for k, group in enumerate(groups) if self.rank in group]
             self._groups[groups] = Mpi(self.comm.Split(k, groups[k].index(self.rank)))
         return self._groups[groups]
+
+
+def _reduced(op: str, rows: np.ndarray) -> Any:
+    """Rows combined in their order."""
+    with np.errstate(all="ignore"):
+        return reduce(_OPS[op], rows)
 
 
 def _bytes(x: np.ndarray) -> np.ndarray:
@@ -203,7 +214,7 @@ class Group(_ByGathering):
 
     def all_reduce(self, x: np.ndarray, op: str) -> np.ndarray:
         wide = x.astype(np.float32) if x.dtype.name in _HALVES else x
-        return np.asarray(reduce(_OPS[op], self.all_gather(wide))).astype(x.dtype)
+        return np.asarray(_reduced(op, self.all_gather(wide))).astype(x.dtype)
 
     def barrier(self) -> None:
         self.axis.barrier()

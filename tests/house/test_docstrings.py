@@ -40,7 +40,7 @@ FACES += [
     if m.startswith(("fnx.scipy.stats.", "fnx.experimental."))
 ]
 # Modules of these packages that are no face: what others there are made of.
-PARTS = ("scipy.stats.common", "experimental.checks", "experimental.sparse.")
+PARTS = ("scipy.stats.common", "experimental.checks", "experimental.sparse.", "experimental.taylor")
 FACES = [f for f in FACES if not f.startswith(PARTS)]
 
 

@@ -19,9 +19,9 @@ FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
 UNDECLARED = {"matplotlib", "llvmlite", "mpmath", "treescope"}
 OPTIONAL = {
     "cuda": ("cuda-compile", "numba-cuda"),
-    "cupy": ("cuda", "cupy-cuda13x"),
-    "cupyx": ("cuda", "cupy-cuda13x"),
     "mpi4py": ("mpi", "mpi4py"),
+    "cupy": ("nccl", "cupy-cuda13x"),
+    "cupyx": ("nccl", "cupy-cuda13x"),
 }  # the extra, what it installs
 
 
@@ -98,7 +98,7 @@ def test_every_import_is_declared(repository):
 
 
 def test_every_requirement_has_a_lower_bound(repository):
-    for extra in (None, "plot", "cuda", "mpi", "test", "bench", "notebook", "dev"):
+    for extra in (None, "plot", "cuda", "mpi", "nccl", "test", "bench", "notebook", "docs", "dev"):
         for name, line in declared(repository, extra).items():
             assert name == "fnx" or ">=" in line, line
 

@@ -13,6 +13,7 @@ from fnx import control_flow as lax
 from fnx.core import config
 from fnx.core.array import as_array
 from fnx.ops.elementwise.arithmetic import cos, exp, sin
+from fnx.ops.structure.join import Iota
 from fnx.transforms.jit import jit
 
 pytestmark = pytest.mark.usefixtures("reference")
@@ -39,6 +40,27 @@ def mapped(a, x):
 def test_derivatives_of_counted_loops(f, args):
     check_grads(f, *args)
     check_lanes(f, args)
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [lambda f: f, fnx.grad, lambda f: lambda x: fnx.vjp(f, x)[1](1.0)[0], fnx.hessian,
+     lambda f: lambda x: fnx.vmap(f)(x[None])[0], lambda f: lambda x: fnx.jvp(f, (x,), (1.0,))],
+)  # fmt: skip
+def test_a_long_fori_loop_outside_a_trace_makes_no_array_of_its_iterations(transform, monkeypatch):
+    class Made(Exception):
+        pass
+
+    def refused(self):
+        raise Made
+
+    with config.backend("cpu"):
+        f = transform(lambda x: lax.fori_loop(0, 200_000, lambda i, c: c + x, x))
+        expected = np.asarray(f(as_array(0.5)))
+        monkeypatch.setattr(Iota, "impl", refused)
+        np.testing.assert_array_equal(np.asarray(f(as_array(0.5))), expected)
+        with pytest.raises(Made):
+            Iota(0, np.dtype("int64"), (3,))()
 
 
 def test_fori_loop_counts():

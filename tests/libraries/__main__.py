@@ -47,7 +47,8 @@ def parse() -> argparse.Namespace:
         "--files", nargs="+", default=[""], help="only test files whose path has one of these parts"
     )
     add("--again", action="store_true", help="with JAX only files that it was not asked before")
-    add("--timeout", type=float, default=1800.0, help="seconds for a file of tests")
+    add("--timeout", type=float, default=1800.0, help="seconds for a process with files of tests")
+    add("--together", type=int, default=1, help="so many files in a process, which saves imports")
     return parser.parse_args()
 
 
@@ -94,20 +95,27 @@ def measured(
     """The outcomes in both environments of the test files asked for, and of those asked for before."""
     kept = Path(options.work) / f"{suite.name}.json"
     said: outcomes.Said = json.loads(kept.read_text()) if kept.exists() else {}
-    for path in outcomes.files(suite, source, options.files):
-        jax, fnx = said.get(path, ({}, {}))
-        if not (options.again and jax):
-            jax = outcomes.run(theirs, path, source, False, options.timeout)
-        if outcomes.PASSED in jax.values():
-            fnx = outcomes.run(ours, path, source, True, options.timeout)
-        said[path] = jax, fnx
-        good = sum(v == outcomes.PASSED == fnx.get(name) for name, v in jax.items())
-        say(f"  {path}: {good} of {sum(v == outcomes.PASSED for v in jax.values())}")
+    for paths in batched(outcomes.files(suite, source, options.files), options.together):
+        new = [p for p in paths if not (options.again and said.get(p, ({}, {}))[0])]
+        jax = {p: said[p][0] for p in paths if p in said}
+        jax |= outcomes.run(theirs, new, source, False, options.timeout) if new else {}
+        good = [p for p in paths if outcomes.PASSED in jax[p].values()]
+        fnx = outcomes.run(ours, good, source, True, options.timeout) if good else {}
+        for path in paths:
+            said[path] = jax[path], fnx.get(path, {})
+            passed = [name for name, word in jax[path].items() if word == outcomes.PASSED]
+            both = sum(said[path][1].get(name) == outcomes.PASSED for name in passed)
+            say(f"  {path}: {both} of {len(passed)}")
         kept.write_text(json.dumps(said, indent=1))
     asked = f"import importlib.metadata as m; print(m.version({suite.name!r}))"
     version = subprocess.run([ours, "-c", asked], capture_output=True, text=True, check=True)
     left_out = [path for path in outcomes.files(suite, source) if path not in said]
     return outcomes.compared(suite, version.stdout.strip(), said, left_out)
+
+
+def batched(items: list[str], size: int) -> list[list[str]]:
+    """Some at a time."""
+    return [items[k : k + size] for k in range(0, len(items), size)]
 
 
 def say(text: str) -> None:

@@ -36,12 +36,14 @@ def files(suite: Suite, source: Path, only: Sequence[str] = ("",)) -> list[str]:
     return [p for p in paths if any(part in p for part in only)]
 
 
-def run(python: str, path: str, source: Path, line: bool, timeout: float) -> dict[str, str]:
-    """What each test of a file says; with the line if `jax` shall mean fnx."""
+def run(
+    python: str, paths: Sequence[str], source: Path, line: bool, timeout: float
+) -> dict[str, dict[str, str]]:
+    """What each test of some files says, in one process; with the line if `jax` shall mean fnx."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
         plugin = ["-p", "fnx.jax"] if line else []
-        command = [python, "-m", "pytest", *plugin, "-q", path, f"--junitxml={report}"]
+        command = [python, "-m", "pytest", *plugin, "-q", *paths, f"--junitxml={report}"]
         command += ["-p", "no:cacheprovider", "--tb=short"]
         env = dict(os.environ, JAX_ENABLE_X64="1", JAX_PLATFORMS="cpu", PYTHONHASHSEED="0")
         start = time.monotonic()
@@ -52,9 +54,14 @@ def run(python: str, path: str, source: Path, line: bool, timeout: float) -> dic
             ended = f"the process ended with status {done.returncode}"
         except subprocess.TimeoutExpired:
             ended = f"no end within {time.monotonic() - start:.0f} s"
-        if report.exists():
-            return dict(_read(report))
-        return {path: ended}
+        said = dict(_read(report)) if report.exists() else {}
+    return {path: _of(path, said) or {path: ended} for path in paths}
+
+
+def _of(path: str, said: dict[str, str]) -> dict[str, str]:
+    """What is said of the tests of one file, whose names begin with its module's."""
+    module = path.removesuffix(".py").replace("/", ".")
+    return {name: word for name, word in said.items() if f"{name}.".startswith(f"{module}.")}
 
 
 def _read(report: Path) -> Iterator[tuple[str, str]]:

@@ -1,10 +1,13 @@
 """jet: derivatives along curves, against polynomials that are known and jvp within jvp."""
 
+import math
+
 import numpy as np
 import pytest
 
 import fnx
 import fnx.numpy as jnp
+from fnx import lax
 from fnx.experimental.jet import jet
 
 CURVE = np.array([0.3, -1.2, 0.7, 2.0])  # a value and its first three derivatives
@@ -91,3 +94,71 @@ def test_rules_of_elementwise_functions(name):
         fit = np.polynomial.polynomial.polyfit(steps * h, values, 8)
         expected = fit[1:4] * [1, 2, 6]
     np.testing.assert_allclose(np.array(found), expected, rtol=2e-6, atol=1e-6)
+
+
+def along_by_jvp(fun, x, series):
+    """The derivatives of `fun` along a curve, by forward mode within itself."""
+
+    def curve(t):
+        return sum((d * t**k / math.factorial(k) for k, d in enumerate(series, 1)), x)
+
+    def derivative(f):
+        return lambda t: fnx.jvp(f, (t,), (1.0,))[1]
+
+    f = lambda t: fun(curve(t))
+    found = []
+    for _ in series:
+        f = derivative(f)
+        found.append(f(0.0))
+    return found
+
+
+PROGRAMS = {
+    "exp": jnp.exp,
+    "expm1": jnp.expm1,
+    "logarithms": lambda x: jnp.log(x) * jnp.log1p(x),
+    "tan, tanh": lambda x: jnp.tan(x / 2) + jnp.tanh(x),
+    "logistic": fnx.nn.sigmoid,
+    "inverse tangents": lambda x: jnp.arctan(x) + jnp.arctanh(x / 3),
+    "waves": lambda x: jnp.sin(x) * jnp.cos(2 * x) + jnp.sinh(x) - jnp.cosh(x) / 2,
+    "roots": lambda x: jnp.sqrt(x) + lax.rsqrt(x) * jnp.cbrt(x),
+    "erf": lax.erf,
+    "powers": lambda x: (x - x[0]) ** 3 + x**-2 + jnp.square(x) + x**2.5 + x**0,
+    "quotients": lambda x: jnp.sin(x) / x + 2 / x + x / 3,
+    "abs, maximum": lambda x: jnp.abs(x - 1) * jnp.maximum(x, 1.0),
+    "products": lambda x: jnp.outer(x, x) @ jnp.sin(x),
+    "convolution": lambda x: jnp.convolve(x, x),
+    "structure": lambda x: jnp.pad(jnp.concatenate([x[1:], x * x])[::-1], 1, constant_values=2.0),
+    "indices": lambda x: x.at[jnp.array([0, 1])].add(x[jnp.array([2, 2])] * 2).at[0].set(3.0),
+    "choices": lambda x: jnp.where(x > 1, x * x, jnp.sin(x)) + jnp.floor(x) * x,
+    "reductions": lambda x: jnp.cumsum(x * x) * x.max() * jnp.prod(x) + fnx.nn.softmax(x),
+    "complex": lambda x: (lax.complex(x, x * x) ** 3).imag,
+    "loop": lambda x: lax.scan(lambda c, v: (c * v + jnp.sin(c), c), 1.0, x)[1],
+    "branch, jit": lambda x: lax.cond(x[0] > 0, jnp.sin, jnp.cos, fnx.jit(jnp.square)(x)),
+    "matrices": lambda x: jnp.linalg.slogdet(jnp.outer(x, x) + jnp.eye(3))[1],
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_series_of_programs(name):
+    x = jnp.array([0.7, 1.3, 0.9])
+    series = list(np.random.default_rng(1).normal(size=(3, 3)))
+    value, found = jet(PROGRAMS[name], (x,), [series])
+    np.testing.assert_allclose(value, PROGRAMS[name](x), rtol=1e-14)
+    for d, expected in zip(found, along_by_jvp(PROGRAMS[name], x, series), strict=True):
+        np.testing.assert_allclose(d, expected, rtol=1e-9, atol=1e-10)
+
+
+def test_high_orders_are_no_more_work_than_their_square():
+    weights = np.random.default_rng(0).normal(size=(4, 4)) / 2
+    net = lambda x: jnp.sum(jnp.tanh(weights @ jnp.tanh(weights @ x)))
+    of_order = lambda n: fnx.make_jaxpr(lambda x: jet(net, (x,), [[x] * n]))(np.ones(4))
+    equations = [len(of_order(n).jaxpr.eqns) for n in (4, 8)]
+    assert equations[1] < 4.5 * equations[0]
+    y, derivatives = jet(jnp.exp, (0.0,), [[1.0] + [0.0] * 11])
+    np.testing.assert_allclose(np.array(derivatives), np.ones(12), rtol=1e-12)
+    whole, of_none = jet(lambda x: (jnp.arange(2), x.astype(int)), (1.5,), [[1.0, 0.0]])
+    assert [d.tolist() for d in of_none[0]] == [[0.0, 0.0]] * 2
+    assert whole[1] == 1
+    assert [float(d) for d in of_none[1]] == [0.0, 0.0]
+    assert y == 1.0

@@ -346,3 +346,17 @@ def test_compiled_samplers_of_odd_parameters():
     for n, p in ((odd, 0.3), (20.0, odd)):
         found, expected = fnx.jit(random.binomial)(KEY, n, p), random.binomial(KEY, n, p)
         assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8", "uint32"])
+def test_poisson_numbers_beyond_their_dtype_are_the_nearest_it_holds(dtype):
+    rates = jnp.array([1e30, 1e19, -1.0, jnp.nan, jnp.inf, 0.0])
+    most = np.iinfo(dtype).max
+    expected = np.array([most, most, -1, -1, 0, 0]).astype(dtype)  # as JAX has it
+    draw = lambda rates: random.poisson(KEY, rates, (6,), dtype)
+    assert_array_equal(draw(rates), expected)
+    assert_array_equal(fnx.jit(draw)(rates), expected)
+
+
+def test_permutations_of_an_empty_range():
+    assert random.permutation(KEY, -5).shape == random.permutation(KEY, 0).shape == (0,)

@@ -4,10 +4,12 @@ import contextlib
 import io
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
 
+import numpy as np
 import pytest
 
 import fnx
@@ -242,3 +244,104 @@ def test_control_c_names_the_loops_of_a_program_that_is_not_observed():
     ) as error:
         fnx.jit(f)(0)
     assert f":{f.__code__.co_firstlineno + 1} (f)" in str(error.value)
+
+
+# --- what cannot be shown ------------------------------------------------------------------------
+
+
+class Broken:
+    """A stream to which nothing can be written; tqdm keeps its lock where that happens."""
+
+    def write(self, text):
+        raise ZeroDivisionError
+
+    flush = write
+
+
+def counted(n):
+    return fnx.jit(lambda x: lax.fori_loop(0, n, lambda i, c: jnp.sin(c) + 0.25, x))(0.5)
+
+
+def by_numpy(n):
+    x = 0.5
+    for _ in range(n):
+        x = np.sin(x) + 0.25
+    return x
+
+
+def test_a_stream_that_cannot_be_written_to_costs_no_result_and_no_lock(monkeypatch):
+    from tqdm.std import tqdm
+
+    monkeypatch.setattr(bars, "EVERY", 0.001)
+    monkeypatch.setattr(sys, "stderr", Broken())
+    with fnx.progress():
+        for n in (200_000, 300_000):
+            np.testing.assert_allclose(counted(n), by_numpy(n), rtol=1e-12)
+    free = []
+    other = threading.Thread(
+        target=lambda: free.append(tqdm.get_lock().th_lock.acquire(timeout=20))
+    )
+    other.start()
+    other.join()
+    assert free == [True]
+
+
+def test_where_no_thread_can_be_started_there_are_no_bars(monkeypatch):
+    def refused(*_):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(bars, "start_new_thread", refused)
+    monkeypatch.setattr(bars._monitor, "looks", False)
+    with fnx.progress():
+        np.testing.assert_allclose(counted(1000), by_numpy(1000), rtol=1e-12)
+    assert not bars._monitor.looks
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
+def test_a_forked_child_has_bars_of_its_own(monkeypatch):
+    monkeypatch.setattr(bars, "EVERY", 0.001)
+    with fnx.progress():
+        counted(100_000)
+        child = os.fork()
+        if child == 0:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(60)
+            os._exit(0 if np.allclose(counted(100_000), by_numpy(100_000)) else 1)
+        assert os.waitpid(child, 0)[1] == 0
+
+
+PRINTING = """
+import fnx, sys, time
+
+def body(c, k):
+    fnx.debug.print("at {{}}", k)
+    fnx.debug.callback(lambda k: sys.stdin.readline(), k)
+    return c + 1, None
+
+{use}
+{call}
+print("end")
+"""
+USES = {
+    "jit": ("f = fnx.jit(lambda x: fnx.lax.scan(body, x, fnx.numpy.arange(5)))", "f(0)"),
+    "eager": ("f = lambda x: fnx.lax.scan(body, x, fnx.numpy.arange(5))", "f(0)"),
+    "numba": ("f = fnx.jit(lambda x: fnx.lax.scan(body, x, fnx.numpy.arange(5)), backend='numba')", "f(0)"),
+    "grad": (
+        "f = fnx.jit(fnx.grad(lambda x: fnx.lax.scan(body, x, fnx.numpy.arange(5))[0]))", "f(0.0)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_pipe_gets_each_line_while_the_loop_waits(use):
+    """Each iteration goes on only when the line that it printed was read from a pipe."""
+    made, call = USES[use]
+    with subprocess.Popen(
+        [sys.executable, "-c", PRINTING.format(use=made, call=call)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        for k in range(5):
+            assert process.stdout.readline() == f"at {k}\n"
+            process.stdin.write("\n")
+            process.stdin.flush()
+        assert process.stdout.readline() == "end\n"

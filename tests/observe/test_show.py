@@ -16,7 +16,7 @@ import fnx
 import fnx.numpy as jnp
 from fnx import lax
 from fnx.core import policy
-from fnx.observe.displays import jaxprs
+from fnx.observe.displays import jaxprs, kernels
 from fnx.observe.displays.layers import BEND, Edge, Node, lay_out
 
 HERE = __file__
@@ -243,3 +243,68 @@ def test_show_loads_when_it_is_asked_for():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[:2] == ["[]", "True"]
+
+
+def _chain(x):
+    y = jnp.exp(-x) * jnp.sin(x) + 1.0
+    return jnp.sum((y @ jnp.ones((40, 30))) ** 2)
+
+
+def _titles(f, *args):
+    return re.findall(r">fused: (\d+) equations<", fnx.show(f)(*args)._repr_html_())
+
+
+def test_fused_kernels_are_clusters():
+    x = jnp.ones((50, 40))
+    assert _titles(_chain, x) == ["5", "2"]  # around a product of matrices
+    assert _titles(lambda x: x + 1.0, x) == []
+    assert _titles(lambda x: jnp.sort(jnp.sin(x) + 1.0), x) == ["2"]
+    jaxpr = fnx.show(_chain)(x).jaxpr
+    groups = kernels.clusters(jaxpr, kernels.kernels(jaxpr), ())
+    assert sorted(k for ks in groups for k in ks) == list(range(len(jaxpr.eqns)))
+    names = [[jaxpr.eqns[k].prim.name for k in ks] for ks in groups]
+    assert ["dot_general"] in names
+    assert names[-1] == ["square", "reduce_sum"]
+
+
+@pytest.mark.parametrize(
+    "f", [_chain, fnx.grad(_chain), fnx.grad(lambda x: jnp.sum(jnp.tanh(x) ** 3))]
+)
+def test_clusters_come_after_what_they_need(f):
+    jaxpr = fnx.show(f)(jnp.ones((50, 40))).jaxpr
+    adjoint = jaxprs.adjoint_part(jaxpr)
+    known = set(jaxpr.inputs)
+    for ks in kernels.clusters(jaxpr, kernels.kernels(jaxpr), adjoint):
+        assert len({k in adjoint for k in ks}) == 1
+        for k in ks:
+            assert all(a in known for a in jaxpr.eqns[k].inputs if type(a).__name__ == "Var")
+            known.update(jaxpr.eqns[k].outs)
+
+
+def test_a_circle_of_kernels_is_drawn_apart():
+    """a is in one kernel with c, which needs b, which needs a."""
+    jaxpr = fnx.show(lambda x: jnp.cos(jnp.sort(jnp.sin(x))))(jnp.ones(50)).jaxpr
+    a, b, c = [e.outs[0] for e in jaxpr.eqns]
+    groups = kernels.clusters(jaxpr, {a: "kernel 1", b: "kernel 2", c: "kernel 1"}, ())
+    assert groups == [[0], [1], [2]]
+
+
+def test_the_graph_has_the_adjoint_beside_the_primal():
+    html = page(fnx.show(fnx.grad(_model))(W, X)).html
+    boxes = re.findall(r'<rect class="(box[^"]*)" x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', html)
+    primal = [float(x) + float(w) for kind, x, w in boxes if kind == "box"]
+    adjoint = [float(x) for kind, x, _ in boxes if kind == "box adj"]
+    assert primal
+    assert adjoint
+    assert max(primal) < min(adjoint)
+
+
+def test_what_is_large_or_cannot_be_compiled_has_no_clusters(monkeypatch):
+    def fails(*given):
+        raise NotImplementedError
+
+    monkeypatch.setattr(kernels.pipeline, "build", fails)
+    assert _titles(_chain, jnp.ones((50, 40))) == []
+    monkeypatch.undo()
+    monkeypatch.setattr(policy, "DRAWN_EQUATIONS", 3)
+    assert _titles(_chain, jnp.ones((50, 40))) == []

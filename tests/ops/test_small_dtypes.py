@@ -146,3 +146,29 @@ def test_others_are_as_they_were_where_small_ones_are_in_use():
     square.defjvp(lambda primals, tangents: (primals[0] ** 2, 2 * primals[0] * tangents[0]))
     assert fnx.jvp(square, (3.0,), (1.0,)) == (9.0, 6.0)
     assert eval_jaxpr(fnx.make_jaxpr(lambda x: x + 1)(1.0).jaxpr, [2.0]) == [3.0]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "wanted", "expected"),
+    [
+        ("float8_e4m3fn", "float8_e5m2", "float32", "float32"),
+        ("float64", "float8_e4m3fn", None, "float64"),
+        ("float8_e4m3fn", "bfloat16", None, "bfloat16"),
+        ("int8", "float8_e4m3fn", "float32", "float32"),
+        ("int4", "int8", None, "int8"),
+    ],
+)
+def test_products_of_small_dtypes_and_others(a, b, wanted, expected):
+    rng = np.random.default_rng(0)
+    x = jnp.asarray(rng.integers(-3, 4, (2, 5))).astype(a)
+    y = jnp.asarray(rng.integers(-3, 4, (5, 3))).astype(b)
+    exact = np.asarray(x.astype("float64")) @ np.asarray(y.astype("float64"))
+    dims = (((1,), (0,)), ((), ()))
+    product = fnx.jit(lambda x, y: lax.dot_general(x, y, dims, preferred_element_type=wanted))(x, y)
+    assert product.dtype == expected
+    np.testing.assert_array_equal(np.asarray(product.astype("float64")), exact)
+    if wanted:
+        np.testing.assert_array_equal(jnp.matmul(x, y, preferred_element_type=wanted), exact)
+    else:
+        with pytest.raises(TypeError, match="there is no dtype for both"):
+            jnp.matmul(x, y)

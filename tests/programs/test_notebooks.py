@@ -15,7 +15,7 @@ pytest.importorskip("matplotlib", reason="notebooks need matplotlib, see the ext
 
 NAMES = (
     *("01_tour", "02_from_the_inside", "03_shallow_water", "04_posterior"),
-    *("05_speed", "06_coming_from", "07_rules_of_your_own"),
+    *("05_speed", "06_coming_from", "07_rules_of_your_own", "08_many_devices"),
 )
 NEEDS = {"04_posterior": "blackjax"}  # written for JAX, which comes with it
 

@@ -156,6 +156,12 @@ def on_devices(c: float) -> tuple[Call, Any]:
     return lambda: [both(x)], [3 * X * c + x]
 
 
+def by_numba(c: float) -> tuple[Call, Any]:
+    f = fnx.jit(lambda x: jnp.sin(x) * c, backend="numba")
+    g = fnx.jit(lambda x: jnp.cos(x) + 1, backend="numba")
+    return lambda: [f(X), g(X)], [np.sin(X) * c, np.cos(X) + 1]
+
+
 def random_numbers(c: float) -> tuple[Call, Any]:
     f = fnx.jit(lambda key: fnx.random.split(key, 2))
     expected = fnx.random.key_data(f(fnx.random.key(7)))
@@ -166,7 +172,7 @@ WAYS: dict[str, Way] = {
     f.__name__: f
     for f in (
         *(eager, traced, compiled, recalled, called, slope, batched, with_callback, with_rule),
-        *(with_settings, observed, with_refs, on_devices, random_numbers),
+        *(with_settings, observed, with_refs, on_devices, by_numba, random_numbers),
     )
 }
 
@@ -200,7 +206,7 @@ def _kept(module: types.ModuleType) -> list[tuple[str, Any]]:
             found.append((key, x.get(None)))
         elif type(x) is config.Setting:
             found.append((key, x.value))
-        elif hasattr(x, "_is_owned"):
+        elif type(x) is type(threading.RLock()):
             found.append((key, x._is_owned()))
     return found
 
@@ -233,7 +239,7 @@ def _results(made: tuple[Call, Any]) -> tuple[Any, Any]:
     return made[0](), made[1]
 
 
-def wrong_after(way: Way, c: float, moment: Moment, times: int) -> str:
+def wrong_after(way: Way, c: float, moment: Moment, times: int, with_thread: bool) -> str:
     """What is wrong after an interrupt at a moment; "" if nothing is."""
     call, expected = way(c)
     before = state()
@@ -250,7 +256,8 @@ def wrong_after(way: Way, c: float, moment: Moment, times: int) -> str:
                 wrong.append(f"the results of {what} functions are {found}, not {wanted}")
         except BaseException as error:
             wrong.append(f"{what} functions raise {error!r}")
-    wrong.append(elsewhere(c + 2))
+    if with_thread:
+        wrong.append(elsewhere(c + 2))
     return "; ".join(filter(None, wrong))
 
 
@@ -268,7 +275,7 @@ def run(seconds: float, seed: int) -> list[str]:
         for way, moment, times in places:
             if time.monotonic() > end or len(failures) > 20:
                 break
-            wrong = wrong_after(way, rng.random() + 0.5, moment, times)
+            wrong = wrong_after(way, rng.random() + 0.5, moment, times, rng.random() < 0.2)
             if wrong:
                 failures.append(f"{way.__name__}: {interrupted.told(moment)}: {wrong}")
             done += 1

@@ -72,13 +72,13 @@ def shapes(name: str, k: int) -> bool:
 
 
 LIMITS = {
-    "threads": "import threading; threading.Thread.start = _refused",
+    "threads": "import _thread; _thread.start_new_thread = threading.Thread.start = _refused",
     "memory": "resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))",
     "stack": "resource.setrlimit(resource.RLIMIT_STACK, (1 << 20, 1 << 20))",
 }
 PROGRAM = """
 import resource, sys, threading
-def _refused(self):
+def _refused(*_):
     raise RuntimeError("can't start new thread")
 {limit}
 import numpy as np

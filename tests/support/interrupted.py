@@ -24,7 +24,8 @@ _HELPERS = (contextlib, functools, queue, threading, weakref)  # what fnx is in 
 OURS = (
     *(str(Path(folder).resolve()) for package in _PACKAGES for folder in package.__path__),
     *(module.__file__ for module in _HELPERS if module.__file__),
-    "/ffi.py",
+    "/llvmlite/binding/ffi.py",
+    "/numba/core/compiler_lock.py",
 )
 Moment = tuple[
     CodeType, int, int

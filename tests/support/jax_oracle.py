@@ -1,15 +1,18 @@
 """What JAX says of a program without compiling it: types by its tracing, values equation by equation.
 
-XLA compiles each loop, branch and jitted function of a program anew, which takes most of the time of a comparison;
-single operations are compiled once a process.
+XLA compiles each loop, branch and jitted function of a program anew, which takes most of the time of
+a comparison; single operations are compiled once a process.
 """
 
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Literal
+import pytest
+
+jax = pytest.importorskip("jax")
+pytest.importorskip("jax.ad_checkpoint")
+core = pytest.importorskip("jax.extend.core")
 
 
 def results(f: Callable) -> list[tuple[np.ndarray, bool]]:
@@ -21,19 +24,19 @@ def results(f: Callable) -> list[tuple[np.ndarray, bool]]:
     return [(np.asarray(v), a.weak_type) for v, a in zip(values, avals, strict=True)]
 
 
-def evaluate(closed: ClosedJaxpr, *args: Any) -> list:
+def evaluate(closed: Any, *args: Any) -> list:
     return _run(closed.jaxpr, closed.consts, args)
 
 
 def _run(jaxpr: Any, consts: Any, args: Any) -> list:
-    known: dict = dict(zip(jaxpr.constvars, consts, strict=True))
+    known: dict = dict(zip(jaxpr.constvars, map(np.asarray, consts), strict=True))
     known.update(zip(jaxpr.invars, args, strict=True))
-    read = lambda v: np.asarray(v.val, v.aval.dtype) if isinstance(v, Literal) else known[v]
+    read = lambda v: np.asarray(v.val, v.aval.dtype) if isinstance(v, core.Literal) else known[v]
     for eqn in jaxpr.eqns:
         outs = _equation(eqn, [read(v) for v in eqn.invars])
         known.update(zip(eqn.outvars, outs, strict=True))
     return [
-        np.asarray(read(v), v.aval.dtype) if isinstance(v, Literal) else read(v)
+        np.asarray(read(v), v.aval.dtype) if isinstance(v, core.Literal) else read(v)
         for v in jaxpr.outvars
     ]
 
@@ -48,7 +51,7 @@ def _equation(eqn: Any, args: list) -> Any:
 
 def _call(params: dict, *args: Any) -> list:
     inner = params.get("jaxpr") or params.get("call_jaxpr")
-    return evaluate(inner, *args) if isinstance(inner, ClosedJaxpr) else _run(inner, [], args)
+    return evaluate(inner, *args) if isinstance(inner, core.ClosedJaxpr) else _run(inner, [], args)
 
 
 def _scan(params: dict, *args: Any) -> list:
@@ -72,9 +75,17 @@ def _scan(params: dict, *args: Any) -> list:
 def _while(params: dict, *args: Any) -> list:
     n, k = params["cond_nconsts"], params["body_nconsts"]
     cond, body, carry = args[:n], args[n : n + k], args[n + k :]
-    while bool(evaluate(params["cond_jaxpr"], *cond, *carry)[0]):
-        carry = evaluate(params["body_jaxpr"], *body, *carry)
+    while np.any(more := np.asarray(evaluate(params["cond_jaxpr"], *cond, *carry)[0])):
+        new = evaluate(params["body_jaxpr"], *body, *carry)
+        # Of a batch with one condition each, those that ended keep what they have.
+        carry = [_kept(more, a, b) for a, b in zip(new, carry, strict=True)]
     return list(carry)
+
+
+def _kept(more: np.ndarray, new: Any, old: Any) -> Any:
+    if more.all():
+        return new
+    return np.where(more.reshape(more.shape + (1,) * (np.ndim(new) - more.ndim)), new, old)
 
 
 def _cond(params: dict, at: Any, *args: Any) -> list:

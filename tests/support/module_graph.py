@@ -104,11 +104,12 @@ experimental            : SURFACE process transforms control_flow experimental/s
 extend/core             : SURFACE process transforms control_flow
 extend                  : SURFACE process transforms control_flow extend/core
 distributed             : SURFACE lowering lowering/ process
+checkpoints             : SURFACE lowering lowering/ process
 export                  : SURFACE lowering lowering/ process transforms control_flow
 faces                   : SURFACE lowering lowering/ process transforms control_flow extend image
                           observe observe/displays
 face                    : SURFACE lowering lowering/ process transforms control_flow export faces observe
-                          observe/displays distributed experimental
+                          observe/displays distributed experimental checkpoints
 jax                     : core face
 jax/src                 : jax SURFACE lowering lowering/ process transforms control_flow experimental
                           extend extend/core face faces

@@ -41,30 +41,43 @@ class Nested:
         self.names.append(kind.__name__.strip("_"))
         return kind
 
-    def _function(self, depth: int) -> Callable:
-        plain = [self._sine, self._half, self._product, self._choice, self._rule_forward]
-        plain += [
-            self._power,
-            self._root,
-            self._exponential,
-            self._strong,
-            self._halfway,
-            self._solve,
-        ]
+    def plain(self) -> list:
+        """Kinds of functions that hold no others."""
+        found = [self._sine, self._half, self._product, self._choice, self._rule_forward]
+        found += [self._power, self._root, self._exponential, self._strong, self._halfway]
+        found.append(self._solve)
         if self.rank:
-            plain += [self._cumulative, self._sorted, self._slice_set, self._segments, self._padded]
-            plain += [self._update, self._gather, self._empty]
+            found += [self._cumulative, self._sorted, self._slice_set, self._segments, self._padded]
+            found += [self._update, self._gather, self._empty]
         if not self.forward:  # such rules are for reverse mode alone
-            plain.append(self._rule_back)
-        if depth <= 0:
-            return self._pick(plain)()
+            found.append(self._rule_back)
+        return found
+
+    def around(self) -> list:
+        """Kinds of functions of a function."""
         calls = [self._jit, self._checkpoint, self._grad, self._jvp, self._linearize, self._vjp]
         flow = [self._scan, self._fori, self._while, self._cond, self._switch, self._tree]
-        rows = [self._vmap, self._map, self._associative] if self.rank else []
-        kind = self._pick([*plain, *calls, *calls, *flow, *rows])
+        return [*calls, *calls, *flow, *(self.by_rows() if self.rank else []), *self.whole()]
+
+    def by_rows(self) -> list:
+        """Those whose function gets a row of the argument."""
+        return [self._vmap, self._map]
+
+    def whole(self) -> list:
+        """Those that need an argument of rows."""
+        return [self._associative] if self.rank else []
+
+    def going_forward(self) -> list:
+        return [self._jvp, self._linearize]
+
+    def _function(self, depth: int) -> Callable:
+        plain = self.plain()
+        if depth <= 0:
+            return self._pick(plain)()
+        kind = self._pick([*plain, *self.around()])
         if kind in plain:
             return kind()
-        ahead, by_rows = kind in (self._jvp, self._linearize), kind in (self._vmap, self._map)
+        ahead, by_rows = kind in self.going_forward(), kind in self.by_rows()
         self.forward += ahead
         self.rank -= by_rows
         inner = self._function(depth - 1)
@@ -88,8 +101,8 @@ class Nested:
 
     def _rule_forward(self) -> Callable:
         def made(lib: SimpleNamespace) -> Callable:
-            f = lib.api.custom_jvp(lambda x: x * x)
-            f.defjvp(lambda p, t: (p[0] * p[0], 3.0 * p[0] * t[0]))
+            f = lib.api.custom_jvp(lambda x: lib.jnp.tanh(x) * x)
+            f.defjvp(lambda p, t: (lib.jnp.tanh(p[0]) * p[0], 3.0 * p[0] * t[0]))
             return f
 
         return made
@@ -103,13 +116,13 @@ class Nested:
         return made
 
     def _power(self) -> Callable:
-        return lambda lib: lambda x: (x * x + 1) ** 1.5
+        return lambda lib: lambda x: (lib.jnp.tanh(x * x) + 1) ** 1.5
 
     def _root(self) -> Callable:
         return lambda lib: lambda x: lib.jnp.sqrt(x * x + 1)
 
     def _exponential(self) -> Callable:
-        return lambda lib: lambda x: 2.0 ** lib.jnp.tanh(x)
+        return lambda lib: lambda x: 2.0 ** lib.jnp.sin(x)
 
     def _strong(self) -> Callable:
         return lambda lib: lambda x: x + lib.jnp.zeros(lib.jnp.shape(x), lib.jnp.asarray(x).dtype)

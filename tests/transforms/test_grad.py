@@ -319,10 +319,19 @@ def test_tangents_and_cotangents_have_the_dtype_of_the_value(t):
         fnx.vjp(twice, 1j)[1](1.0)
 
 
+def test_results_are_cotangents_of_integers():
+    value, pull = fnx.vjp(lambda x: (x * x, x.astype(int)), jnp.array([3.0, 1.0]))
+    assert pull(value)[0].tolist() == [54.0, 2.0]
+    assert fnx.jit(lambda x: fnx.vjp(lambda x: 1, x)[1](1))(2.0) == (0.0,)
+    with pytest.raises(ValueError, match="shape"):
+        pull((value[0], value[1][:1]))
+
+
 def test_what_goes_with_an_integer_is_float0_of_its_shape():
     for t in (1, np.zeros((), int), False, 1.0):
         with pytest.raises(TypeError, match="float0"):
             fnx.jvp(lambda x: x * 2.0, (3,), (t,))
+    for t in (False, 1.0, np.int32(1)):
         with pytest.raises(TypeError, match="float0"):
             fnx.vjp(lambda x: (x, 3), 1.0)[1]((1.0, t))
     with pytest.raises(ValueError, match=r"shape \(3,\)"):

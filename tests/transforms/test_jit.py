@@ -2,7 +2,9 @@
 
 import functools
 import inspect
+import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -327,3 +329,31 @@ def test_jitted_functions_have_the_signature_of_what_is_inside():
     for follow in (True, False):
         assert str(inspect.signature(f, follow_wrapped=follow)) == "(x, scale=2.0)"
     assert "donated" in inspect.signature(type(f)).parameters
+
+
+def test_caches_can_be_cleared_while_other_threads_make_functions():
+    end, errors = time.monotonic() + 1.5, []
+
+    def make():
+        kept = []
+        while time.monotonic() < end:
+            kept = [*kept[-300:], fnx.jit(lambda x: x)]
+
+    def clear():
+        try:
+            while time.monotonic() < end:
+                fnx.clear_caches()
+        except RuntimeError as error:
+            errors.append(error)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        threads = [threading.Thread(target=f) for f in (make, make, clear)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert not errors

@@ -19,6 +19,7 @@ from fnx.numpy.arrays.util import (
     promote,
     reshape_to,
     times_strong,
+    to_arrays,
 )
 from fnx.numpy.elementwise import ufuncs
 from fnx.numpy.structure.diagonals import diagonal
@@ -74,6 +75,18 @@ def _check(name: str, x: Array, i: int, y: Array, j: int) -> None:
         )
 
 
+def widened(x: Array, y: Array, wanted: np.dtype | None) -> list[Array]:
+    """The operands of a product; one of a small dtype is of the other's dtype, or of the `wanted` one."""
+    small = [v.dtype in dtypes.SMALL for v in (x, y)]
+    if x.dtype == y.dtype or small == [False, False]:
+        return [x, y]
+    others = [v.dtype for v, s in zip((x, y), small) if not s]
+    to = others[0] if others and wanted is None else wanted
+    if to is None:
+        return [x, y]
+    return [convert(v, to) if s else v for v, s in zip((x, y), small)]
+
+
 def matmul(a, b, *, precision=None, preferred_element_type=None, out_sharding=None):
     """The product of matrices, or of stacks of them.
 
@@ -82,6 +95,8 @@ def matmul(a, b, *, precision=None, preferred_element_type=None, out_sharding=No
     >>> jnp.matmul(jnp.eye(2), jnp.ones(2))
     Array([1., 1.], dtype=float64)
     """
+    if preferred_element_type is not None:
+        a, b = widened(*to_arrays("matmul", a, b), dtypes.canonical(preferred_element_type))
     x, y = of_one_dtype("matmul", a, b)
     if not x.ndim or not y.ndim:
         raise ShapeError(

@@ -138,14 +138,8 @@ def as_type(x: Array, dtype: np.dtype) -> Array:
     if x.dtype != dtype:
         return convert(x, dtype)
     if getattr(x, "weak_type", False):
-        return _strong(x)
+        return strong(x)
     return x
-
-
-def _strong(x: Array) -> Array:
-    if type(x) is ConcreteArray:
-        return x.with_weak_type(False)
-    return ops.ConvertElementType(x.dtype)(x)
 
 
 def _leaves(x: Any, found: list) -> list:
@@ -427,8 +421,7 @@ def full_like(
     >>> jnp.full_like(jnp.arange(3), 7)
     Array([7, 7, 7], dtype=int64)
     """
-    value = to_array(fill_value, "full_like")
-    out = _like(a, value, dtype, shape)
+    out = _like(a, value := to_array(fill_value, "full_like"), dtype, shape)
     return strong(out) if value.ndim else out
 
 

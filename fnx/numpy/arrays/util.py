@@ -169,20 +169,18 @@ def _of_one_dtype(xs: tuple) -> Sequence[Array] | None:
 _SAFE = 1 << 62
 
 
-def promote(name: str, *xs: Any, strictly: bool = True) -> Sequence[Array]:
-    """Arguments in their common dtype; Python numbers become constants without a conversion.
+def _or_numbers(name: str, xs: tuple) -> list:
+    """Arrays, but for the Python numbers among arguments."""
+    kept = lambda x: issubclass(type(x), Array) or type(x) in PYTHON
+    return [x if kept(x) else to_array(x, name, k) for k, x in enumerate(xs)]
 
-    Without `strictly` whatever the settings say of dtypes that differ.
-    """
+
+def promote(name: str, *xs: Any, strictly: bool = True) -> Sequence[Array]:
+    """Arguments in their common dtype, which settings may forbid if `strictly`; numbers are constants."""
     found = _of_one_dtype(xs)
     if found is not None:
         return found
-    xs = tuple(
-        [
-            x if issubclass(type(x), Array) or type(x) in PYTHON else to_array(x, name, k)
-            for k, x in enumerate(xs)
-        ]
-    )
+    xs = _or_numbers(name, xs)
     dtype, weak = _joint_type(tuple([type_of(x) for x in xs]), strictly)
     return [_promoted(x, dtype, weak) for x in xs]
 
@@ -210,12 +208,7 @@ def promote_inexact(name: str, *xs: Any, strictly: bool = True) -> Sequence[Arra
     found = _of_one_dtype(xs)
     if found is not None and found[0].dtype in _FLOATS:
         return found
-    xs = tuple(
-        [
-            x if issubclass(type(x), Array) or type(x) in PYTHON else to_array(x, name, k)
-            for k, x in enumerate(xs)
-        ]
-    )
+    xs = _or_numbers(name, xs)
     dtype, weak = _joint_type(tuple([type_of(x) for x in xs]), strictly)
     if not dtypes.is_inexact(dtype):
         dtype = dtypes.to_inexact(dtype)

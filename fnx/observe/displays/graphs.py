@@ -6,6 +6,7 @@ from fnx.core import policy
 from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var, subjaxprs
 from fnx.observe.displays import markup
 from fnx.observe.displays.jaxprs import Names, adjoint_part, count, link, nested
+from fnx.observe.displays.kernels import clusters, kernels
 from fnx.observe.displays.layers import Edge, Node, lay_out
 
 CHARACTER, LINE, PAD = 6.7, 16.0, 8.0  # sizes of text of 11 pixels, and around it
@@ -15,33 +16,63 @@ SMALL_CHARACTER = 6.1  # of one of 10 pixels
 class _Cluster:
     """The drawing of a jaxpr: what is in it, laid out, and its size."""
 
-    def __init__(self, jaxpr: Jaxpr, budget: list[int]):
-        self.names, self.jaxpr = Names(jaxpr), jaxpr
+    def __init__(
+        self, jaxpr: Jaxpr, budget: list[int], fused: dict[Var, str], names: Names | None = None
+    ):
+        self.names, self.jaxpr, self.fused = names or Names(jaxpr), jaxpr, fused
         self.adjoint = adjoint_part(jaxpr)
         self.nodes: list[Node] = []
         self.edges: list[Edge] = []
         self.cut = 0
         made: dict[Var, Node] = {}
         used = {a for e in jaxpr.eqns for a in e.inputs} | set(jaxpr.outs)
-        for v in jaxpr.inputs:
+        inside = names is not None  # of a kernel, whose operands lead to it as a whole
+        for v in () if inside else jaxpr.inputs:
             if v in used:  # one that nobody reads would stand alone
                 made[v] = self._add(_Box(f"{self.names(v)}", v.aval.str_short(), "input"))
-        for k, e in enumerate(jaxpr.eqns):
+        groups = (
+            [[k] for k in range(len(jaxpr.eqns))]
+            if inside
+            else clusters(jaxpr, fused, self.adjoint)
+        )
+        for ks in groups:
             if budget[0] <= 0:
-                self.cut = len(jaxpr.eqns) - k
-                break
-            budget[0] -= 1
-            node = self._add(_Box.of(e, k in self.adjoint, budget))
-            self._connect(made, e.inputs, node)
-            made.update(dict.fromkeys(e.outs, node))
-        for k, a in enumerate(jaxpr.outs):
+                self.cut += len(ks)
+                continue
+            node = self._add(self._box(ks, budget))
+            eqns = [jaxpr.eqns[k] for k in ks]
+            own = {v for e in eqns for v in e.outs}
+            self._connect(made, [a for e in eqns for a in e.inputs if a not in own], node)
+            made.update(dict.fromkeys(own, node))
+        for k, a in () if inside else enumerate(jaxpr.outs):
             if isinstance(a, Literal) or a in made:
                 shown = f"result {k}" if len(jaxpr.outs) > 1 else "result"
-                self._connect(made, [a], self._add(_Box(shown, a.aval.str_short(), "output")))
+                adjoint = isinstance(a, Var) and made[a].what.adjoint
+                box = _Box(shown, a.aval.str_short(), "output", adjoint)
+                self._connect(made, [a], self._add(box))
+        for node in self.nodes:
+            node.column = int(node.what.adjoint)
         for edge in self.edges:
             right = edge.start.width / 2 + SMALL_CHARACTER * (len(edge.label) + 1)
             edge.start.room = max(edge.start.room, right if edge.label else 0.0)
         self.width, self.height = lay_out(self.nodes, self.edges)
+
+    def _box(self, ks: list[int], budget: list[int]) -> "_Box":
+        """An equation, or several that are one kernel."""
+        if len(ks) == 1:
+            budget[0] -= 1
+            return _Box.of(self.jaxpr.eqns[ks[0]], ks[0] in self.adjoint, budget, self.fused)
+        eqns = [self.jaxpr.eqns[k] for k in ks]
+        own = {v for e in eqns for v in e.outs}
+        inputs = dict.fromkeys([a for e in eqns for a in e.inputs if isinstance(a, Var)])
+        part = Jaxpr([v for v in inputs if v not in own], eqns, [v for e in eqns for v in e.outs])
+        adjoint = self.adjoint.issuperset(ks)
+        box = _Box(f"fused: {len(ks)} equations", "", "kernel", adjoint)
+        drawn = _Cluster(part, budget, self.fused, self.names)
+        for k, node in zip(ks, drawn.nodes):
+            node.what.adjoint = k in self.adjoint
+        box._surround([("", drawn)])
+        return box
 
     def _add(self, box: "_Box") -> Node:
         self.nodes.append(Node(box.width, box.height, box))
@@ -93,7 +124,7 @@ class _Box:
         self.height = LINE * (1 + bool(below)) + PAD / 2
 
     @staticmethod
-    def of(eqn: Eqn, adjoint: bool, budget: list[int]) -> "_Box":
+    def of(eqn: Eqn, adjoint: bool, budget: list[int], fused: dict[Var, str]) -> "_Box":
         inside = list(nested(eqn))
         shown = bool(inside) and budget[0] > 0
         hidden = "" if shown or not inside else f"{sum(map(count, subjaxprs(eqn.prim)))} inside"
@@ -102,7 +133,7 @@ class _Box:
         box = _Box(eqn.prim.name[:40], (hidden or numbers)[:40], "eqn", adjoint)
         box.eqn = eqn
         if shown:
-            box._surround([(key, _Cluster(sub, budget)) for key, sub in inside])
+            box._surround([(key, _Cluster(sub, budget, fused)) for key, sub in inside])
         return box
 
     def _surround(self, inner: list[tuple[str, _Cluster]]) -> None:
@@ -113,8 +144,9 @@ class _Box:
 
     def draw(self, x: float, y: float, adjoint: bool) -> list[str]:
         kind = "group" if self.kind != "eqn" else "box adj" if adjoint else "box"
+        kind = "group kernel" if self.kind == "kernel" else kind
         size = f'width="{self.width:.1f}" height="{self.height:.1f}"'
-        radius = 4 if self.kind == "eqn" else 9
+        radius = 4 if self.kind in ("eqn", "kernel") else 9
         drawn = [f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" {size} rx="{radius}"/>']
         title = markup.text(self.title)
         middle = x + self.width / 2
@@ -129,7 +161,9 @@ class _Box:
         for key, cluster in self.inner:
             width = max(cluster.width, CHARACTER * len(key)) + PAD
             size = f'width="{width:.1f}" height="{cluster.height + LINE + PAD:.1f}"'
-            drawn.append(f'<rect class="group" x="{x + PAD:.1f}" y="{top:.1f}" {size} rx="4"/>')
+            if key:
+                frame = f'x="{x + PAD:.1f}" y="{top:.1f}" {size} rx="4"'
+                drawn.append(f'<rect class="group" {frame}/>')
             drawn.append(
                 f'<text class="small" x="{x + PAD + 4:.1f}" y="{top + 11:.1f}">{markup.text(key)}</text>'
             )
@@ -141,7 +175,7 @@ class _Box:
 def graph(jaxpr: Jaxpr) -> str:
     """The drawing of a jaxpr, of which a large one's first equations."""
     budget = [policy.DRAWN_EQUATIONS]
-    drawing = _Cluster(jaxpr, budget)
+    drawing = _Cluster(jaxpr, budget, kernels(jaxpr))
     parts = "".join(drawing.draw(PAD, PAD))
     size = f'width="{drawing.width + 2 * PAD:.0f}" height="{drawing.height + 2 * PAD:.0f}"'
     svg = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img"><title>graph</title>{parts}</svg>'

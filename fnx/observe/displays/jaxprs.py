@@ -40,7 +40,7 @@ class Line(NamedTuple):
 
 def place(source: Source) -> str:
     """A file, without its folders, and a line."""
-    return f"{os.path.basename(source.code.co_filename)}:{source.line}"
+    return source.short
 
 
 def described(source: Source) -> str:

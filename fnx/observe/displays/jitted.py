@@ -5,7 +5,7 @@ from inspect import unwrap
 from typing import Any
 
 from fnx.core import policy
-from fnx.core.source import name_of
+from fnx.core.source import cell_of, name_of
 from fnx.interpreters.passes.compiled import already_compiled
 from fnx.observe.displays import jaxprs, markup
 from fnx.pytree import operations
@@ -119,7 +119,8 @@ def jitted(f: Any) -> str:
     """A jitted function."""
     found = _programs(f)
     code = getattr(unwrap(f.fun), "__code__", None)
-    where = "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
+    file = "" if code is None else cell_of(code) or code.co_filename
+    where = "" if code is None else f"{file}:{code.co_firstlineno}"
     parts = [markup.head(f"jit of {name_of(f.fun)}", where)]
     if not found:
         return markup.page(*parts, markup.note("not traced yet: it is when it is called"))

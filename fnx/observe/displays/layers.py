@@ -20,6 +20,7 @@ class Node:
     """Something drawn: its size, and, when it is laid out, its layer and its upper left corner.
 
     `room` is the width that it takes with the labels at its edges; `bottom` is where its layer ends.
+    Nodes of column 1 stand beside those of column 0, to the right of all of them.
     """
 
     width: float
@@ -27,6 +28,7 @@ class Node:
     what: Any = None
     room: float = 0.0
     layer: int = 0
+    column: int = 0
     x: float = 0.0
     y: float = 0.0
     bottom: float = 0.0
@@ -82,7 +84,7 @@ def _order(layers: list[list[Node]], above: dict, below: dict) -> None:
             for n in layer:
                 at = [place[id(m)] for m in near.get(id(n), ())]
                 means.append(sum(at) / len(at) if at else place[id(n)])
-            order = sorted(range(len(layer)), key=means.__getitem__)
+            order = sorted(range(len(layer)), key=lambda k: (layer[k].column, means[k]))
             layer[:] = [layer[k] for k in order]
             place.update({id(n): k / len(layer) for k, n in enumerate(layer)})
 
@@ -107,6 +109,22 @@ def _place(layer: list[Node], wanted: list[float]) -> None:
             x += n.room + GAP
 
 
+def _columns(layer: list[Node], wanted: list[float]) -> None:
+    for column in (0, 1):
+        mine = [k for k, n in enumerate(layer) if n.column == column]
+        if mine:
+            _place([layer[k] for k in mine], [wanted[k] for k in mine])
+
+
+def _apart(nodes: list[Node]) -> None:
+    """Move the second column beside the first."""
+    left, right = [[n for n in nodes if n.column == c] for c in (0, 1)]
+    if left and right:
+        shift = max([n.x + n.room for n in left]) + 2 * GAP - min([n.x for n in right])
+        for n in right:
+            n.x += shift
+
+
 def lay_out(nodes: list[Node], edges: list[Edge]) -> tuple[float, float]:
     """Give all nodes, and what edges pass, their places; the width and height of the whole."""
     if not nodes:
@@ -117,12 +135,12 @@ def lay_out(nodes: list[Node], edges: list[Edge]) -> tuple[float, float]:
         layers[n.layer].append(n)
     for e in edges:
         for k in range(e.start.layer + 1, e.end.layer):
-            e.through.append(Node(BEND, 0.0, layer=k))
+            e.through.append(Node(BEND, 0.0, layer=k, column=e.end.column))
             layers[k].append(e.through[-1])
     above, below = _neighbours(edges)
     _order(layers, above, below)
     for layer in layers:
-        _place(layer, [sum([m.room + GAP for m in layer]) / 2] * len(layer))
+        _columns(layer, [sum([m.room + GAP for m in layer]) / 2] * len(layer))
     for sweep in range(SWEEPS):
         near = above if sweep % 2 == 0 else below
         for layer in layers if sweep % 2 == 0 else layers[::-1]:
@@ -132,7 +150,8 @@ def lay_out(nodes: list[Node], edges: list[Edge]) -> tuple[float, float]:
                 else n.middle
                 for n in layer
             ]
-            _place(layer, wanted)
+            _columns(layer, wanted)
+    _apart([n for layer in layers for n in layer])
     left, y = min([n.x for layer in layers for n in layer]), 0.0
     for layer in layers:
         tall = max([n.height for n in layer])

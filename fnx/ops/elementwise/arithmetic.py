@@ -226,9 +226,6 @@ class Pow(Pointwise):
     def jvps(self) -> tuple:  # type: ignore[override]
         return (_pow_base, _pow_exponent)
 
-    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
-        return super().jvp(primals, tangents)
-
     def scalar_fn(self, x: str, y: str) -> Any:  # type: ignore[override]
         def fn(a: expr.Expr, b: expr.Expr) -> expr.Expr:
             if b.op in ("const", "literal") and b.attr in (1.0, 2.0, 3.0, -1.0):

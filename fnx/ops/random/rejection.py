@@ -264,8 +264,8 @@ def poisson(dtype: str, of: str) -> Sampler:
 
     def sample(x: Element) -> V:
         (rate,), (count, _, found, _) = x.given, x.states
-        chosen = where(few(x), count - 1, V(scalar.cast(found.e, "int64")))
-        return V(scalar.cast(where(rate.eq(0), 0, chosen).e, dtype))
+        counted, many = (V(scalar.cast(v.e, dtype)) for v in (count - 1, found))
+        return where(rate.eq(0), 0, where(few(x), counted, many))
 
     counting = _counting(limit, step, above, "float32", "int64", 0)
     return Sampler(sample, (counting, _rejection(attempt, of)))

@@ -16,6 +16,7 @@ from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Operand, Recipe
 from fnx.ops.elementwise.arithmetic import div, exp, max_, mul
+from fnx.ops.elementwise.convert import cast
 from fnx.ops.elementwise.special import random_gamma_grad
 from fnx.ops.random import rejection
 from fnx.ops.random.prng import RandomBits, RandomSplit, check_keys
@@ -209,7 +210,8 @@ class RandomPoisson(_Sampler):
         few = np.isnan(rate) | (rate < 10)
         small = np.where(few, rate, 0).astype(rate.dtype)
         large = np.where(few, 1e5, rate).astype(rate.dtype)
-        found = np.where(few, _poisson_knuth(key, small), _poisson_rejection(key, large))
+        many = cast(_poisson_rejection(key, large), self.dtype)
+        found = np.where(few, _poisson_knuth(key, small).astype(self.dtype), many)
         return np.where(rate == 0, 0, found)
 
 
@@ -245,7 +247,7 @@ def _poisson_rejection(key: Numbers, rate: Numbers) -> Numbers:
         never = (k < 0) | ((near < f(0.013)) & (v > near))
         accept = surely | (~never & (s <= t))
         found, done = np.where(accept, k, found), done | accept
-    return found.astype(np.int64)
+    return found
 
 
 @dataclass(frozen=True)

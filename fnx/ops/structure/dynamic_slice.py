@@ -14,6 +14,7 @@ from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import AddTo, Primitive, Undefined
 from fnx.core.recipe import Operand, Point, Recipe, Update
 from fnx.core.scalar import Expr
+from fnx.ops.base.broadcast import typed_zeros
 from fnx.ops.base.sharding_rule import Factors, all_but, part
 from fnx.ops.structure.basic import broadcast_axis, convert, move_axis, zeros
 from fnx.ops.structure.basic import scalar as number
@@ -164,8 +165,8 @@ class _SliceUpdate(Primitive):
         out = self(x, update, *starts)
         if tx is None and tu is None:
             return (out,), (None,)
-        tx = zeros(x.aval.tangent()) if tx is None else tx
-        tu = zeros(update.aval.tangent()) if tu is None else tu
+        tx = typed_zeros(x.aval.tangent()) if tx is None else tx
+        tu = typed_zeros(update.aval.tangent()) if tu is None else tu
         return (out,), (self(tx, tu, *starts),)
 
     def scatter(self, dims: Any) -> Primitive:

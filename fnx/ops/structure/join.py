@@ -14,7 +14,7 @@ from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Operand, Piece, Pieces, Point, Recipe
-from fnx.ops.base.broadcast import Shape, broadcast_axis, check_sizes, without, zeros
+from fnx.ops.base.broadcast import Shape, broadcast_axis, check_sizes, typed_zeros, without
 from fnx.ops.base.permute import move_axis
 from fnx.ops.base.sharding_rule import Factors, all_but, part
 from fnx.ops.structure.slice import Slice
@@ -51,7 +51,7 @@ class Concatenate(Primitive):
         return np.concatenate(xs, self.dimension)
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
-        filled = [zeros(x.aval) if t is None else t for x, t in zip(primals, tangents)]
+        filled = [typed_zeros(x.aval) if t is None else t for x, t in zip(primals, tangents)]
         return (self(*primals),), (self(*filled),)
 
     def transpose(self, cts: tuple, *xs: Any) -> list:
@@ -134,7 +134,7 @@ class Split(Primitive):
 
     def transpose(self, cts: tuple, x: Any) -> tuple:  # type: ignore[override]
         parts = [
-            zeros(aval) if ct is None else ct
+            typed_zeros(aval) if ct is None else ct
             for ct, aval in zip(cts, self.abstract(x.aval), strict=True)
         ]
         return (Concatenate(self.axis)(*parts),)

@@ -10,7 +10,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import cache, wraps
 from typing import Any
 
@@ -55,49 +55,55 @@ def _session_steps(helpers: bool) -> Iterator[compile_threads.Crew]:
         yield found
         return
     crew = compile_threads.Crew(compile_threads.size() if helpers else 1)
-    owned = _owns_llvms_lock()
-    with _session, _numbas_lock():
+    owned, numbas = _is_owned(_llvms_lock()), _numbas_lock()
+    ours = numbas is not None and not numbas._is_owned()
+    with _session:
         try:  # in one frame: an interrupt between two context managers would forget one of them
+            if ours:
+                numbas.acquire()
             compile_threads.here.crew = crew
             yield crew
         finally:  # each step, though an interrupt come in the one before
             compile_threads.here.crew = None
             try:
-                _release_llvms_lock(owned)  # helpers want it
+                _give_back(_llvms_lock(), not owned)  # helpers want it
                 crew.disperse()
             finally:
                 crew.tasks.put(None)
                 try:
                     llvm_options.restore()
                 finally:
-                    _release_llvms_lock(owned)
+                    try:
+                        _give_back(_llvms_lock(), not owned)
+                    finally:
+                        _give_back(numbas, ours)
+
+
+# Of Numba and llvmlite the locks inside of theirs: those are taken and given back by methods written in
+# Python, where an interrupt may leave them taken.
 
 
 def _numbas_lock() -> Any:
-    """The lock under which Numba compiles, if it is there: it may be held when a process forks."""
+    """What Numba locks while it compiles, if it is there: it may be held when a process forks."""
     numba = sys.modules.get("numba.core.compiler_lock")
     lock = getattr(numba, "global_compiler_lock", None)
-    if lock is None:
-        return nullcontext()
-    # Its own methods are written in Python, where an interrupt may leave it locked.
-    return getattr(_known_to_forks(lock), "_lock", lock)
+    return None if lock is None else getattr(_known_to_forks(lock), "_lock", None)
 
 
 def _llvms_lock() -> Any:
-    """What llvmlite locks in functions written in Python, where an interrupt may leave it locked."""
+    """What llvmlite locks in each function."""
     lib = getattr(sys.modules.get("llvmlite.binding.ffi"), "lib", None)
     return getattr(getattr(lib, "_lock", None), "_lock", None)
 
 
-def _owns_llvms_lock() -> bool:
-    lock = _llvms_lock()
+def _is_owned(lock: Any) -> bool:
     return lock is not None and lock._is_owned()
 
 
-def _release_llvms_lock(owned: bool) -> None:
-    """Give back what an interrupt inside of llvmlite left taken, unless it was before."""
-    while _owns_llvms_lock() and not owned:
-        _llvms_lock().release()
+def _give_back(lock: Any, ours: bool) -> None:
+    """Release a lock as often as this thread took it, if that was here."""
+    while ours and _is_owned(lock):
+        lock.release()
 
 
 @cache

@@ -22,6 +22,7 @@ from fnx.lowering.cpu.processor import thresholds
 from fnx.lowering.cpu.runtime import abi, call_wrapper_loader, host_callbacks
 
 from . import symbols
+from .native_calls import no_memory
 from .progress import Record
 
 CANCELLED = 1
@@ -252,15 +253,6 @@ def aligned(size: int) -> np.ndarray:
         raise no_memory(size) from error
     offset = -raw.ctypes.data % abi.ALIGNMENT
     return raw[offset : offset + size]
-
-
-def no_memory(size: int, largest: str = "") -> TooLarge:
-    """The error of a program whose workspace finds no memory."""
-    parts = f"; the largest parts of it are {largest}" if largest else ""
-    return TooLarge(
-        f"a program needs {size} bytes of work memory, which cannot be had{parts}. Use smaller arrays "
-        "or batches, or fnx.checkpoint for parts of it"
-    )
 
 
 def release_memory() -> None:

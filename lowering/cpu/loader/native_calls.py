@@ -12,6 +12,7 @@ from typing import Any
 from fnx.core import dtypes, policy
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
+from fnx.core.errors import TooLarge
 from fnx.core.jaxpr import Jaxpr
 
 Spec = tuple[tuple[int, ...], str, bool]  # shape, dtype's name, whether its type is weak
@@ -69,3 +70,12 @@ def called(compiled: Any, types: Types, args: Sequence[Array]) -> list[Array]:
         fitting = [ConcreteArray(v, weak) for v, (*_, weak) in zip(values, types[0], strict=True)]
         outs = compiled.fast(fitting)
     return outs
+
+
+def no_memory(size: int, largest: str = "") -> TooLarge:
+    """The error of a program whose workspace finds no memory."""
+    parts = f"; the largest parts of it are {largest}" if largest else ""
+    return TooLarge(
+        f"a program needs {size} bytes of work memory, which cannot be had{parts}. Use smaller arrays "
+        "or batches, or fnx.checkpoint for parts of it"
+    )

@@ -4,12 +4,13 @@ A record is three numbers of 64 bits: iterations done, their number (-1: nobody 
 loop, 1 in it, 2 after it. Loops write them where they ask whether to stop (schedule/polling.py).
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
 
+from fnx.core import config
 from fnx.core.jaxpr import Jaxpr, subjaxprs
 from fnx.core.source import LoopSite
 
@@ -37,6 +38,10 @@ class Record:
     def state(self) -> int:
         return int(self.numbers[2])
 
+    def tell(self, done: int, total: int, state: int) -> None:
+        """What native code writes by itself."""
+        self.numbers[:3] = done, total, state
+
     def __str__(self) -> str:
         of = "" if self.total is None else f" of {self.total}"
         return f"{self.site.unit} {self.done}{of} of {self.site}"
@@ -62,6 +67,25 @@ def watched(fast: Callable, records: Sequence[Record]) -> Callable:
     return call
 
 
+@contextmanager
+def interpreted(jaxpr: Jaxpr) -> Iterator[None]:
+    """While a program is interpreted, whose loops tell how far they are."""
+    loops = [p for p in outermost(jaxpr) if config.progress.value or p.progress]
+    records = {p.site: Record(p.site) for p in loops}
+    if not records:
+        yield
+        return
+    token = config.told.set(records)
+    try:
+        with watch[-1](list(records.values())) if watch else nullcontext():
+            yield
+    except KeyboardInterrupt as error:
+        tell(error, [str(r) for r in records.values() if r.state == RUNNING])
+        raise
+    finally:
+        config.told.reset(token)
+
+
 def tell(error: KeyboardInterrupt, where: Sequence[str]) -> None:
     """Say where an interrupted program was, unless that is known."""
     if not error.args and where:
@@ -78,14 +102,18 @@ def interrupted(error: KeyboardInterrupt, jaxpr: Jaxpr | None) -> None:
 
 
 def _loops(jaxpr: Jaxpr) -> list[str]:
+    return [str(prim.site) for prim in outermost(jaxpr)]
+
+
+def outermost(jaxpr: Jaxpr) -> list[Any]:
+    """The loops of a program that are in no other loop, and know where they are."""
     found = []
     for e in jaxpr.eqns:
-        site = getattr(e.prim, "site", None)
-        if site is not None:
-            found.append(str(site))
+        if getattr(e.prim, "site", None) is not None:
+            found.append(e.prim)
         else:
-            found += [x for inner in subjaxprs(e.prim) for x in _loops(inner)]
+            found += [x for inner in subjaxprs(e.prim) for x in outermost(inner)]
     return found
 
 
-__all__ = ["DONE", "RUNNING", "Record", "interrupted", "tell", "watch", "watched"]
+__all__ = ["DONE", "RUNNING", "Record", "interpreted", "interrupted", "tell", "watch", "watched"]

@@ -18,6 +18,7 @@ import numpy as np
 from fnx.core.transport import TransportError
 from fnx.lowering.cpu.jit import code_cache
 from fnx.lowering.cpu.jit.compiler import once
+from fnx.lowering.cpu.loader.native_calls import no_memory
 from fnx.lowering.cpu.processor import thresholds
 from fnx.lowering.cpu.runtime import call_wrapper_loader, host_callbacks, thread_pool
 from fnx.lowering.cpu.runtime import team_layout as at
@@ -214,7 +215,10 @@ class TeamProgram:
         program = self.program
         count = len(program.inputs) + len(program.outputs)
         pointers = np.zeros((self.size, max(count, 1)), np.uint64)
-        spaces = [_zeros(max(program.workspace_bytes, 64)) for _ in range(self.size)]
+        try:
+            spaces = [_zeros(max(program.workspace_bytes, 64)) for _ in range(self.size)]
+        except MemoryError:
+            raise no_memory(program.workspace_bytes, program.details()) from None
         entry = program.code.addresses["entry"]
         for k, space in enumerate(spaces):
             words = {at.ENTRY: entry, at.PARAMS: program._params.ctypes.data}

@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from fnx.core.transport import destination
+
 Spec = tuple[tuple[int, ...], Any]
 _SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
 _errors: dict[int, BaseException] = {}  # by thread, of which native code has some of its own
@@ -35,6 +37,11 @@ class Callback:
         self.function = function
         self.inputs = [(tuple(shape), _dtype(dtype)) for shape, dtype in inputs]
         self.outputs = [(tuple(shape), _dtype(dtype)) for shape, dtype in outputs]
+        one = len(self.inputs) == len(self.outputs) == 1
+        self.borrows = one and getattr(function, "borrows", False)
+        self._lent: Any = (
+            None,
+        )  # addresses, and the arrays there: in loops they are the same ones
         self._native = _SIGNATURE(self._enter)
         self.address = ctypes.cast(self._native, ctypes.c_void_p).value
 
@@ -51,6 +58,9 @@ class Callback:
             if threading.get_ident() in _errors:
                 return 0
             count = len(self.inputs)
+            if self.borrows:
+                self._lend(pointers)
+                return 1
             arrays = [_copy(pointers[k], *spec) for k, spec in enumerate(self.inputs)]
             context = contexts.get(threading.get_ident())
             call = self.function if context is None else partial(context.run, self.function)
@@ -60,6 +70,28 @@ class Callback:
             keep_error(error)
             return 0
         return 1
+
+    def _lend(self, pointers: Any) -> None:
+        """The call of a function that keeps nothing: it sees the program's memory, and may write there."""
+        where = pointers[0], pointers[1]
+        known = self._lent
+        if known[0] != where:
+            given, out = _view(where[0], *self.inputs[0]), _view(where[1], *self.outputs[0])
+            given.flags.writeable = False
+            overlap = bool(np.may_share_memory(given, out))
+            self._lent = known = where, given, out, overlap
+        _, given, out, overlap = known
+        if overlap:
+            given = given.copy()
+        context = contexts.get(threading.get_ident())
+        token = destination.set(out)
+        try:
+            # A context that another thread runs in has no destination of this one's.
+            result = self.function(given) if context is None else context.run(self.function, given)
+        finally:
+            destination.reset(token)
+        if type(result) is not tuple or result[0] is not out:
+            self._store(result, [pointers[1]])
 
     def _store(self, results: Any, pointers: list[int]) -> None:
         if not isinstance(results, (tuple, list)):

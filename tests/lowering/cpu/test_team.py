@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import fnx
+import fnx.numpy as jnp
 from fnx import lax
 from fnx.core import config
 from fnx.lowering.cpu.loader import team
@@ -80,3 +81,24 @@ def test_nothing_is_kept_of_threads_that_called_back():
         f = fnx.pmap(lambda x: lax.psum(fnx.pure_callback(np.asarray, kind, x), "i"), axis_name="i")
         np.testing.assert_array_equal(f(np.array([1.0, 2.0])), [3.0, 3.0])
     assert not host_callbacks.contexts
+
+
+@pytest.mark.parametrize(
+    "huge",
+    [
+        lambda x: lax.all_gather(jnp.zeros(2**40) * x, "i").sum(),
+        lambda x: jnp.zeros(2**40) * lax.psum(x, "i"),
+    ],
+    ids=["work", "results"],
+)
+def test_too_large_programs_of_members_name_bytes_and_break_nothing(huge):
+    before = threads()
+    with config.num_devices(2):
+        with pytest.raises(MemoryError, match="bytes") as found:
+            fnx.pmap(huge, axis_name="i")(np.zeros(2))
+        assert isinstance(found.value, fnx.errors.FnxError), found.value
+        f = fnx.pmap(lambda x: lax.psum(x, "i"), axis_name="i")
+        np.testing.assert_array_equal(f(np.ones(2)), [2.0, 2.0])
+    del f, found
+    fnx.clear_caches()
+    assert ended(before)

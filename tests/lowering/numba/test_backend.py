@@ -1,5 +1,6 @@
 """The Numba backend: programs of all kinds give what the reference backend gives."""
 
+import linecache
 import signal
 
 import numpy as np
@@ -141,10 +142,25 @@ def test_code_is_found_on_disk(no_code, monkeypatch):
     f = lambda x: jnp.cumsum(x) * 3.25
     first = fnx.jit(f, backend="numba")
     np.testing.assert_array_equal(first(V), np.cumsum(V) * 3.25)
-    monkeypatch.setattr(load, "_loaded", {})  # as in another process
+    load.forget()  # as in another process
     program = fnx.jit(f, backend="numba").lower(V).program.compiled()
     assert program.executable.code.origin == "disk"
     np.testing.assert_array_equal(program([fnx.numpy.asarray(V)])[0], np.cumsum(V) * 3.25)
+
+
+def test_code_and_texts_are_remembered_up_to_a_limit(no_code, monkeypatch):
+    from fnx.lowering.cpu.processor import thresholds
+    from fnx.lowering.numba import compiler, load
+
+    monkeypatch.setattr(thresholds, "LOADED_PROGRAMS", 2)
+    found = [fnx.jit(lambda x, c=c: x * c, backend="numba") for c in (1.5, 2.5, 3.5, 4.5)]
+    for f, c in zip(found, (1.5, 2.5, 3.5, 4.5), strict=True):
+        np.testing.assert_array_equal(f(V), V * c)
+    assert len(load._loaded) == 2
+    assert sum(name in linecache.cache for name in compiler._files) <= 2
+    np.testing.assert_array_equal(found[0](V), V * 1.5)  # its program holds its code
+    fnx.clear_caches()
+    assert not load._loaded
 
 
 def test_the_source_runs_as_plain_python(monkeypatch):

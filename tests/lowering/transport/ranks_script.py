@@ -1,6 +1,9 @@
 """What ranks of MPI do in test_mpi.py: each check says its name when it holds on all ranks."""
 
+import os
+import pathlib
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -201,6 +204,49 @@ def check_shard_map():
     np.testing.assert_allclose(float(total(x)), rows.sum(), 1e-12)
     slope = fnx.jit(fnx.grad(lambda x: jnp.sum(part(x) ** 2)))(x)
     np.testing.assert_allclose(whole(slope), 2 * expected, 1e-12, 1e-12)
+
+
+def check_map():
+    def f(k):
+        time.sleep(0.05 if k == 0 else 0.0)
+        return k * k, ME
+
+    found = fnx.distributed.map(f, range(30))
+    assert [x for x, _ in found] == [k * k for k in range(30)]
+    assert len({rank for _, rank in found}) > 1
+    with pytest.raises(ZeroDivisionError) as caught:  # in all ranks
+        fnx.distributed.map(lambda k: 1 // (k - 3), range(10))
+    assert "in item 3 of fnx.distributed.map" in caught.value.__notes__
+    assert fnx.distributed.map(f, []) == []
+
+
+def _state():
+    mesh, rows = on_all()
+    at = lambda *spec: fnx.device_put(rows, fnx.NamedSharding(mesh, fnx.P(*spec)))
+    return {"x": at("x"), "y": at(None, "x"), "copies": at(), "local": jnp.arange(3), "step": 7}
+
+
+def save_checkpoint():
+    state = _state()
+    folder = os.environ["FNX_TEST_FOLDER"]
+    fnx.checkpoints.save(folder, 7, state)
+    if ME == 0:
+        files = sorted(p.name for p in (pathlib.Path(folder) / "step_000000000007").iterdir())
+        assert files == ["index.json", *[f"process_{k}.bin" for k in range(N)]], files
+    with pytest.raises(ValueError):
+        fnx.checkpoints.save(folder, 7, state)
+
+
+def check_checkpoint():
+    state = _state()
+    found = fnx.checkpoints.restore(os.environ["FNX_TEST_FOLDER"], like=state)
+    for name, x in state.items():
+        if name != "step":
+            assert found[name].sharding == x.sharding
+            equal(whole(found[name]), whole(x))
+    assert found["step"] == 7
+    plain = fnx.checkpoints.restore(os.environ["FNX_TEST_FOLDER"])
+    equal(plain["x"], whole(state["x"]))
 
 
 def fail():

@@ -16,7 +16,7 @@ from fnx.errors import MissingPackage
 SCRIPT = Path(__file__).with_name("ranks_script.py")
 CHECKS = (
     "check_methods check_nan check_programs check_devices check_pmap check_gather check_arrays "
-    "check_sharded_jit check_shard_map"
+    "check_sharded_jit check_shard_map check_map"
 ).split()
 
 
@@ -43,6 +43,15 @@ def test_ranks(count, devices):
     done = start(count, str(SCRIPT), *CHECKS, devices=devices)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.split("\n")[:-1] == [f"{name} holds" for name in CHECKS]
+
+
+@needs_mpi
+def test_checkpoints_are_read_by_another_number_of_ranks(tmp_path, monkeypatch):
+    monkeypatch.setenv("FNX_TEST_FOLDER", str(tmp_path / "kept"))
+    for count, devices, name in ((4, 1, "save_checkpoint"), (2, 1, "check_checkpoint"),
+                                 (2, 2, "check_checkpoint"), (1, 1, "check_checkpoint")):  # fmt: skip
+        done = start(count, str(SCRIPT), name, devices=devices)
+        assert done.returncode == 0, done.stderr[-3000:]
 
 
 @needs_mpi

@@ -1,0 +1,146 @@
+"""`python benchmarks/observation.py`: what it costs to observe loops, and not to.
+
+Bars of loops: the same compiled loop with `fnx.progress()` and without, in turns within one process; both
+are compiled before. Calls: two processes in turns, of which one has profiled, shown progress and looked for
+nan before, and does none of it any more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from measure import Spread, Timed
+
+SIZES = {"a number": (), "1,000 numbers": (1000,), "100,000 numbers": (100_000,)}
+ROUNDS, WORKERS = 11, 4
+
+
+def loops(quick: bool) -> dict[str, tuple[Callable, Any]]:
+    """Loops of some tenths of a second, of cheap and of costly iterations."""
+    import fnx
+    import fnx.numpy as jnp
+    from fnx import lax
+
+    def step(c: Any, _: Any) -> tuple:
+        return jnp.sin(c) * 0.999 + 0.001, None
+
+    found = {}
+    for size, shape in SIZES.items():
+        work = max(1, *shape) if shape else 1
+        n = max(10, int((3e7 if quick else 1e8) / (work + 10)))
+        x = jnp.full(shape, 0.5)
+        scan = lambda x, n=n: lax.scan(step, x, None, length=n)[0]
+        while_ = lambda x, n=n: lax.while_loop(
+            lambda v: v[0] < n, lambda v: (v[0] + 1, step(v[1], None)[0]), (0, x)
+        )[1]
+        found[f"scan of {size}"] = scan, x
+        found[f"while_loop of {size}"] = while_, x
+        found[f"gradient of a scan of {size}"] = (
+            fnx.grad(lambda x, n=n: lax.scan(step, x, None, length=n // 4)[0].sum()), x,
+        )  # fmt: skip
+    return found
+
+
+def cpu_times(functions: list[Callable], x: Any, rounds: int) -> list[list[float]]:
+    """Seconds of processors, of all threads, in turns: the drawing counts, other programs do not."""
+    found: list[list[float]] = [[] for _ in functions]
+    for f in functions:
+        f(x)
+    for k in range(rounds):
+        for j in range(len(functions)):
+            which = (j + k) % len(functions)
+            start = time.process_time()
+            functions[which](x)
+            found[which].append(time.process_time() - start)
+    return found
+
+
+def bars(quick: bool) -> list[tuple[str, Spread, float]]:
+    """Ratios with bars to without."""
+    import fnx
+
+    rows = []
+    sys.stderr = io.StringIO()  # bars are drawn, and seen by nobody
+    for name, (f, x) in loops(quick).items():
+        compiled = fnx.jit(f)
+
+        def shown(x: Any, compiled: Callable = compiled) -> Any:
+            with fnx.progress():
+                return compiled(x)
+
+        off, on = cpu_times([compiled, shown], x, 5 if quick else ROUNDS)
+        ratios = [b / a for a, b in zip(off, on)]
+        rows.append((name, Spread.of(ratios), Spread.of(off).median))
+    sys.stderr = sys.__stderr__
+    return rows
+
+
+def work(observed: bool) -> dict[str, float]:
+    """In a process of its own: seconds of calls, of which the fastest counts."""
+    import fnx
+    import fnx.numpy as jnp
+    from fnx import lax
+
+    f = fnx.jit(lambda x: x + 1.0)
+    g = fnx.jit(lambda x: lax.fori_loop(0, 1000, lambda i, c: c * 0.5 + 1.0, x))
+    x = jnp.ones(8)
+    if observed:
+        sys.stderr = io.StringIO()
+        with fnx.profile(), fnx.progress(), fnx.debug_nans(), fnx.debug_index():
+            f(x), g(x), fnx.vmap(jnp.sin)(x)
+        fnx.debug.explore(f, x)
+        repr(fnx.show(f)(x))
+    found = {}
+    for name, function in (("a call", f), ("a loop", g), ("an eager operation", lambda x: x + x)):
+        timed = Timed(function, (x,), lambda y: None)
+        timed.seconds(1000)
+        found[name] = min(timed.seconds(2000) for _ in range(20))
+    return found
+
+
+def calls(rounds: int) -> list[tuple[str, Spread, float]]:
+    """Ratios of a process that has observed to one that has not."""
+    ratios: dict[str, list[float]] = {}
+    plain: dict[str, list[float]] = {}
+    for _ in range(rounds):
+        pair = []
+        for observed in ("", "yes"):
+            command = [sys.executable, __file__, "--worker", observed]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            pair.append(json.loads(done.stdout.splitlines()[-1]))
+        for name, seconds in pair[0].items():
+            ratios.setdefault(name, []).append(pair[1][name] / seconds)
+            plain.setdefault(name, []).append(seconds)
+    return [(n, Spread.of(r), Spread.of(plain[n]).median) for n, r in ratios.items()]
+
+
+def show(title: str, rows: list[tuple[str, Spread, float]]) -> None:
+    """A table of ratios, with quartiles."""
+    print(f"\n{title}")
+    for name, ratio, seconds in rows:
+        spread = f"({ratio.low:.4f} to {ratio.high:.4f})"
+        print(f"  {name:40} {ratio.median:8.4f} {spread:22} {seconds * 1e3:10.4g} ms without")
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="shorter loops, few rounds")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker is not None:
+        print(json.dumps(work(bool(options.worker))))
+        return
+    show("with bars, to without", bars(options.quick))
+    show("after observation, to without", calls(2 if options.quick else WORKERS))
+
+
+if __name__ == "__main__":
+    main()
