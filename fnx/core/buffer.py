@@ -101,13 +101,14 @@ class Buffer(np.lib.mixins.NDArrayOperatorsMixin):
 importers: list[Callable[[Any], Any]] = []
 
 
-def imported(x: Any) -> Any:
-    """An array on the memory of another library's that is not the host's; None for anything else."""
+def received(x: Any) -> Any:
+    """What another library's array is: one on its own memory where that is not the host's, or NumPy's."""
     for take in importers:
         found = take(x)
         if found is not None:
             return found
-    return None
+    is_numpys = hasattr(x, "__array__") or not hasattr(x, "__dlpack__")
+    return np.asarray(x) if is_numpys else np.from_dlpack(x)
 
 
 def described(value: Any, name: str = "") -> str:

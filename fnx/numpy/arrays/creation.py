@@ -8,7 +8,7 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray, as_array
-from fnx.core.buffer import imported
+from fnx.core.buffer import received
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.core.interpreter import Tracer
 from fnx.core.source import warn_user
@@ -97,21 +97,18 @@ def _from_data(x: Any, dtype: np.dtype | None) -> Array:
         return _from_data(x.__jax_array__(), dtype)
     if x is None:
         raise NoValue("None is not a value of an array; expected numbers or arrays")
-    if hasattr(x, "__cuda_array_interface__"):
-        return _from_data(imported(x), dtype)
     if (
         hasattr(x, "__array__")
         or hasattr(x, "__array_interface__")
         or isinstance(x, (memoryview, bytearray, python_array))
     ):
-        return _from_data(np.asarray(x), dtype)
+        return _from_data(received(x), dtype)
     if isinstance(x, (bool, int, float, complex)):
         return _from_data(
             next(t(x) for t in (bool, int, float, complex) if isinstance(x, t)), dtype
         )
-    if hasattr(x, "__dlpack__"):
-        found = imported(x)
-        return _from_data(np.from_dlpack(x) if found is None else found, dtype)
+    if hasattr(x, "__dlpack__") or hasattr(x, "__cuda_array_interface__"):
+        return _from_data(received(x), dtype)
     raise TypeMismatch(
         f"a value of type {type(x).__name__} cannot become an array: {x!r:.80}; expected numbers, "
         "arrays, or nested lists of them"
@@ -297,9 +294,8 @@ def from_dlpack(x, /, *, device=None, copy=None):
     >>> jnp.from_dlpack(np.arange(3.0))
     Array([0., 1., 2.], dtype=float64)
     """
-    del device, copy
-    found = imported(x)
-    return array(np.from_dlpack(x)) if found is None else found
+    found = received(x)
+    return found if issubclass(type(found), Array) else array(found)
 
 
 def _filled(shape: Any, value: Any, dtype: Any) -> Array:
