@@ -521,3 +521,15 @@ def test_random_programs_are_those_of_whole_arrays(seed, runs):
     found = fnx.jit(fnx.grad(lambda x: jnp.sum(jnp.sin(f(x)))))(x)
     close(found, fnx.grad(lambda x: jnp.sum(jnp.sin(whole(x))))(jnp.asarray(x)), 1e-9, 1e-9)
     assert runs
+
+
+def test_threads_of_a_team_leave_no_context_behind(runs):
+    """A thread that begins later may have the number of one that ended."""
+    from fnx.lowering.cpu.runtime import host_callbacks
+
+    def with_a_callback(x):
+        y = fnx.pure_callback(np.sin, fnx.ShapeDtypeStruct(x.shape, x.dtype), x)
+        return lax.psum(y, "i")
+
+    both(mapped(with_a_callback), RNG.normal(size=(4, 3)), runs=runs)
+    assert host_callbacks.contexts == {}
