@@ -40,6 +40,7 @@ def checked(run: Callable, lies: tuple) -> Callable:
     def fitting(leaves: Sequence[Any]) -> Any:
         return run(leaves) if places_of(leaves) == lies else NotImplemented
 
+    fitting.unchecked = run  # type: ignore[attr-defined]
     return fitting
 
 

@@ -164,7 +164,8 @@ def test_nothing_is_left_behind():
     assert f._last == ()
     f(jnp.ones(3))
     assert f._last == (last,)
-    assert last.run is last.compiled().fast
+    # Where arrays of this process lie on several devices, calls look how.
+    assert getattr(last.run, "unchecked", last.run) is last.compiled().fast
     assert (
         compiled_.compiled, compiled_.simplify, NamedBackend.compile, jit_.Jitted._trace,
     ) == before  # fmt: skip

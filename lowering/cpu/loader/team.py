@@ -240,17 +240,17 @@ class TeamProgram:
             row = [x.__array_interface__["data"][0] for x in (*given, *made)]
             if row:
                 pointers[k] = row
+        threads: list[int] = []
         if self.program._callbacks:  # settings of the caller's are those of all members
-            for k in range(1, self.size):
-                thread = team.word(team.member(k) + at.THREAD)
-                host_callbacks.contexts[thread] = copy_context()
+            threads = [team.word(team.member(k) + at.THREAD) for k in range(1, self.size)]
         try:
+            host_callbacks.contexts.update({t: copy_context() for t in threads})
             failed = self._run(team.base)
             if failed:
                 self._raise(team)
         finally:
-            for k in range(1, self.size):  # a thread of Python's may get its number
-                host_callbacks.contexts.pop(team.word(team.member(k) + at.THREAD), None)
+            for t in threads:  # threads of others may have their numbers later
+                host_callbacks.contexts.pop(t, None)
             if team.word(at.FAILED) & 1:
                 team.reset()
             self._free.append(kept)

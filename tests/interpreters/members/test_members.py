@@ -11,6 +11,7 @@ import fnx
 import fnx.numpy as jnp
 from fnx import lax
 from fnx.core.transport import TransportError
+from fnx.lowering.cpu.runtime import host_callbacks
 from fnx.sharding import PartitionSpec as P
 
 RNG = np.random.default_rng(5)
@@ -268,3 +269,14 @@ def _call_number(x):
     with _lock:
         _calls.append(0)
         return np.int32(len(_calls) - 1)
+
+
+def test_threads_of_a_team_leave_no_context_behind(runs):
+    """A thread that begins later may have the number of one that ended."""
+
+    def with_a_callback(x):
+        y = fnx.pure_callback(np.sin, fnx.ShapeDtypeStruct(x.shape, x.dtype), x)
+        return lax.psum(y, "i")
+
+    both(mapped(with_a_callback), RNG.normal(size=(4, 3)), runs=runs)
+    assert host_callbacks.contexts == {}
