@@ -97,7 +97,9 @@ class Jaxpr:
     It remembers what transformations made of it, so that each is made once.
 
     >>> fnx.make_jaxpr(lambda x: x * 2.0)(jnp.ones(3)).jaxpr
-    { lambda ; a:f64[3]. let b:f64[3] = mul a 2.0:f64[]* in (b,) }
+    { lambda ; a:f64[3]. let
+        b:f64[3] = mul a 2.0:f64[]
+      in (b,) }
     """
 
     __slots__ = ("__weakref__", "_made", "consts", "eqns", "inputs", "name", "outs")

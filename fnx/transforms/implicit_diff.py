@@ -61,7 +61,7 @@ def custom_linear_solve(
     TypeError where functions change types.
 
     >>> lax.custom_linear_solve(lambda x: 4.0 * x, 8.0, lambda mv, b: b / 4.0, symmetric=True)
-    Array(2., dtype=float64)
+    Array(2., dtype=float64, weak_type=True)
     """
     leaves, treedef = flatten_arrays(b, "the right-hand side of custom_linear_solve")
     avals = [x.aval for x in leaves]
@@ -117,7 +117,7 @@ def custom_root(
     >>> root = lambda a: lax.custom_root(
     ...     lambda x: x * x - a, 1.0, lambda f, x: a**0.5, lambda g, y: y / g(1.0))
     >>> fnx.grad(root)(4.0)
-    Array(0.25, dtype=float64)
+    Array(0.25, dtype=float64, weak_type=True)
     """
     leaves, treedef = flatten_arrays(initial_guess, "the first guess of custom_root")
     avals = [x.aval for x in leaves]

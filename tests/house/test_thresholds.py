@@ -38,7 +38,6 @@ FIXED = {
     "fnx.lowering.cuda.gpu_driver": "_OLDEST",
     "fnx.lowering.cuda.kernels.schedule": "ALIGN",
     "fnx.lowering.cuda.dlpack": "CUDA",
-    "fnx.lowering.standalone.notes": "_MANY",
     "fnx.lowering.ir.printer": "_LONG",
     "fnx.lowering.numba.expression_printer": "WIDE",
     "fnx.lowering.transform.buffer_assignment": "ALIGN",

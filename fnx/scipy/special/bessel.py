@@ -40,7 +40,7 @@ def bessel_jn(z, *, v, n_iter=50):
     """Bessel functions of the first kind of orders 0 to v, stacked along a new first axis.
 
     >>> fnx.scipy.special.bessel_jn(jnp.array(1.0), v=2).round(6)
-    Array([0.765198, 0.440051, 0.114903], dtype=float64, weak_type=True)
+    Array([0.765198, 0.440051, 0.114903], dtype=float64)
     """
     del n_iter
     (z,) = promote_inexact("bessel_jn", z)
