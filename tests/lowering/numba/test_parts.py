@@ -58,7 +58,7 @@ def test_parts_do_what_the_whole_does(monkeypatch, size):
 def test_programs_in_parts(monkeypatch, name, no_code):
     from fnx.lowering.numba import load
 
-    monkeypatch.setattr(load, "_loaded", {})
+    monkeypatch.setattr(load, "_loaded", type(load._loaded)())
     monkeypatch.setattr(thresholds, "WHOLE", 8)
     monkeypatch.setattr(thresholds, "PART", 6)
     check(name)
