@@ -139,5 +139,5 @@ class _Transposed:
 
 
 operations.register_pytree_node(
-    _Transposed, lambda f: (f.consts, f.of), lambda of, consts: _Transposed(consts, of)
+    _Transposed, lambda f: (f.consts, f.of), lambda of, consts: _Transposed(list(consts), of)
 )
