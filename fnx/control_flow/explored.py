@@ -4,18 +4,15 @@
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fnx.core import config
 from fnx.core.array import Array, as_array
-from fnx.core.errors import (
-    ConcretizationTypeError,
-    FnxError,
-    TracerArrayConversionError,
-    TracerIntegerConversionError,
-)
+from fnx.core.errors import ASKED_FOR_NUMBERS, FnxError
 from fnx.core.source import LoopSite
 from fnx.ops.base.permute import Reshape
 from fnx.ops.elementwise.arithmetic import add
@@ -28,7 +25,6 @@ from fnx.pytree import operations
 from fnx.transforms.make_jaxpr import eval_shape
 
 Tree = Any
-_UNKNOWN = ConcretizationTypeError, TracerArrayConversionError, TracerIntegerConversionError
 
 
 def scan(
@@ -49,19 +45,20 @@ def scan(
     error, parts, first = None, [], carry
     for start, stop, seen in me.spans(name, site, count, reverse):
         if not seen:
-            with me.compiled():
-                carry, ys = compiled(carry, _rows(xs, start, stop), stop - start)
-            parts.append(ys)
-            continue
+            done = _unseen(me, partial(compiled, carry, _rows(xs, start, stop), stop - start))
+            if done is not None:
+                carry, ys = done
+                parts.append(ys)
+                continue
         for k in reversed(range(start, stop)) if reverse else range(start, stop):
-            with me.iteration(site, k):
+            with me.iteration(site, k), nullcontext() if seen else me.quiet():
                 carry, y = f(carry, operations.tree_map(lambda x: _row(x, k), xs))  # noqa: B023
             if not parts and not _agree(first, carry):
                 try:
                     with me.compiled():
                         types = eval_shape(lambda c, x: compiled(c, x, 0), first, _rows(xs, 0, 0))
                     carry = _converted(carry, types[0])
-                except _UNKNOWN:
+                except ASKED_FOR_NUMBERS:
                     pass  # it cannot be compiled, but people can look into it
                 except FnxError as found:
                     error = found  # raised when people have seen all that comes
@@ -80,12 +77,13 @@ def while_loop(
     error, first = None, val
     for start, stop, seen in me.spans(getattr(body_fun, "__name__", ""), site, None, False):
         if not seen:
-            with me.compiled():
-                val = _many(cond_fun, body_fun, val, start, stop, compiled)
-            continue
+            done = _unseen(me, partial(_many, cond_fun, body_fun, val, start, stop, compiled))
+            if done is not None:
+                (val,) = done
+                continue
         k = start
         while stop is None or k < stop:
-            with me.iteration(site, k):
+            with me.iteration(site, k), nullcontext() if seen else me.quiet():
                 if not cond_fun(val):
                     break
                 val = body_fun(val)
@@ -94,7 +92,7 @@ def while_loop(
                     with me.compiled():
                         types = eval_shape(lambda v: compiled(cond_fun, body_fun, v), first)
                     val = _converted(val, types)
-                except _UNKNOWN:
+                except ASKED_FOR_NUMBERS:
                     pass  # it cannot be compiled, but people can look into it
                 except FnxError as found:
                     error = found  # raised when people have seen all that comes
@@ -107,12 +105,21 @@ def while_loop(
     return val
 
 
+def _unseen(me: Any, run: Callable[[], tuple]) -> tuple | None:
+    """What compiled iterations give; None if they ask for numbers, as functions may that are explored."""
+    try:
+        with me.compiled():
+            return run()
+    except ASKED_FOR_NUMBERS:
+        return None
+
+
 def _many(
     cond_fun: Callable, body_fun: Callable, val: Tree, start: int, stop: int | None, run: Callable
-) -> Tree:
-    """Iterations up to number `stop`, or all that there are."""
+) -> tuple[Tree]:
+    """The carry after iterations up to number `stop`, or all that there are."""
     if stop is None:
-        return run(cond_fun, body_fun, val)
+        return (run(cond_fun, body_fun, val),)
     left = as_array(stop - start)
     one, zero = as_array(1), as_array(0)
 
@@ -124,7 +131,7 @@ def _many(
         done, val = state
         return add(done, one), body_fun(val)
 
-    return run(goes_on, step, (zero, val))[1]
+    return (run(goes_on, step, (zero, val))[1],)
 
 
 def _agree(before: Tree, after: Tree) -> bool:

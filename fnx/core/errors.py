@@ -185,6 +185,14 @@ class TracerIntegerConversionError(FnxError, TypeError):
     """
 
 
+# What functions raise that want the numbers of traced values, and would go on with them.
+ASKED_FOR_NUMBERS = (
+    ConcretizationTypeError,
+    TracerArrayConversionError,
+    TracerIntegerConversionError,
+)
+
+
 class NonConcreteBooleanIndexError(FnxError, IndexError):
     """A traced mask as an index: the shape of the result would depend on values.
 

@@ -15,7 +15,13 @@ import numpy as np
 from fnx.core import config
 from fnx.core.array import Array
 from fnx.core.axis_size import axis_name_of
-from fnx.core.errors import InvalidValue, TracerArrayConversionError, TypeMismatch, entrance
+from fnx.core.errors import (
+    ASKED_FOR_NUMBERS,
+    InvalidValue,
+    TracerArrayConversionError,
+    TypeMismatch,
+    entrance,
+)
 from fnx.core.interpreter import Tracer
 from fnx.core.source import LoopSite, is_internal, name_of, user_source, warn_user
 from fnx.numpy.structure.joining import concatenate, stack
@@ -41,7 +47,8 @@ def explore(
     run member by member, all see numbers; under grad and jvp they see tracers that say which number they
     stand for. `iterations` and `members` choose where debuggers stop: a number, or a collection of them,
     for the outermost loops and mapped functions, or a dict of such by the names of the functions that
-    are looped over or mapped. All else runs compiled. `breakpoint()`, pdb and what is based on it work.
+    are looped over or mapped. All else runs compiled, if it asks for no numbers.
+    `breakpoint()`, pdb and what is based on it work.
 
     TypeError for choices of another kind, and for traced arguments; ValueError for members that there
     are not.
@@ -158,14 +165,21 @@ class Exploration:
     def compiled(self) -> Iterator[None]:
         """Within it nobody looks, and functions are compiled as always."""
         token = config.exploration.set(None)
+        try:
+            with self.quiet(), config.disable_jit(False):
+                yield
+        finally:
+            config.exploration.reset(token)
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Within it debuggers do not stop, though Python runs all."""
         quiet = Quiet()
         quiet.begin()
         try:
-            with config.disable_jit(False):
-                yield
+            yield
         finally:
             quiet.end()
-            config.exploration.reset(token)
 
     def iteration(self, site: LoopSite, number: int) -> Any:
         return _at(_Place("iteration", number, site))
@@ -200,18 +214,21 @@ class Exploration:
             at = lambda k: _at(_Place("member", k, of))
             if axis_name_of(size) is not None:
                 return _combined(run_in_lockstep(fn, size, given, seen, at))
-            if not seen:
-                return self._all_at_once(batch, fn, size, args, axes)
             outs = {}
             for k in seen:
                 with at(k):
                     outs[k] = fn(*given(k))
             rest = [k for k in range(size) if k not in outs]
-            if not rest:
-                return _combined([outs[k] for k in range(size)])
-            others = [x if a is None else _elements(x, a, rest) for x, a in zip(args, axes)]
-            made = self._all_at_once(batch, fn, len(rest), others, axes)
-            return _in_order(outs, rest, *made)
+            if rest:
+                others = [x if a is None else _elements(x, a, rest) for x, a in zip(args, axes)]
+                try:
+                    made = self._all_at_once(batch, fn, len(rest), others, axes)
+                    return _in_order(outs, rest, *made) if outs else made
+                except ASKED_FOR_NUMBERS:
+                    for k in rest:
+                        with at(k), self.quiet():
+                            outs[k] = fn(*given(k))
+            return _combined([outs[k] for k in range(size)])
 
         return by_member
 

@@ -403,3 +403,46 @@ print("RESULT", fnx.debug.explore(fnx.jit(fnx.vmap(one, axis_name="i")), np.aran
 def test_leaving_pdb_ends_what_is_explored(tmp_path):
     said = pdb(tmp_path, ["b 7", "c"], **SIMPLE)
     assert "RESULT" not in said
+
+
+# --- functions that ask for numbers ----------------------------------------------------------------
+
+
+def test_iterations_that_nobody_looks_at_may_ask_for_numbers():
+    seen = []
+
+    def step(x, _):
+        if x > 0.1:  # a truth of which nothing is known while it is traced
+            seen.append(float(x))
+        return x / 2, None
+
+    f = fnx.jit(lambda x: lax.scan(step, x, None, length=8)[0])
+    assert fnx.debug.explore(f, 8.0, iterations=[2, 3]) == 8.0 / 256
+    assert seen == [8.0, 4.0, 2.0, 1.0, 0.5, 0.25, 0.125]
+    g = fnx.jit(lambda x: lax.while_loop(lambda x: x > 0.1, lambda x: step(x, 0)[0], x))
+    assert fnx.debug.explore(g, 8.0, iterations=2) == 0.0625
+
+
+def test_members_that_nobody_looks_at_may_ask_for_numbers():
+    def halved(x):
+        return x / 2 if x > 1 else x
+
+    f = fnx.jit(fnx.vmap(halved))
+    for members in (None, 1, [0, 2], []):
+        found = fnx.debug.explore(f, np.array([4.0, 1.0, 3.0]), members=members)
+        np.testing.assert_array_equal(found, [2.0, 1.0, 1.5])
+
+
+def test_debuggers_stop_where_people_look_though_all_asks_for_numbers(monkeypatch):
+    stops = []
+    monkeypatch.setattr("sys.breakpointhook", lambda: stops.append(at[-1]))
+    at = []
+
+    def step(x, k):
+        at.append(int(k))
+        breakpoint()
+        return x + k, None
+
+    f = fnx.jit(lambda x: lax.scan(step, x, np.arange(6))[0])
+    assert fnx.debug.explore(f, 0, iterations=[1, 4]) == 15
+    assert stops == [1, 4]
