@@ -1,12 +1,12 @@
 """Two checkouts beside each other: import, compile, warm start and calls, as ratios of this one to that.
 
-    .venv/bin/python benchmarks/against.py ../other [--rounds 5] [--only kernels]
+    .venv/bin/python benchmarks/against.py ../other [--rounds 5] [--only kernels] [--full]
 
 Each checkout runs with the interpreter in its `.venv`, in processes of its own that take turns
 (A B B A), so that what else the machine does meets both. A process measures all programs: seconds to
-compile with an empty cache, or to load from one that is filled; least seconds of a call of few elements.
-The table has the geometric mean of the ratios of the medians, the worst of them, and the spread of the
-ratios between rounds.
+compile with an empty cache, or to load from one that is filled; least seconds of a call, of few elements
+or with --full of the sizes of the table. The table has the geometric mean of the ratios of the medians,
+the worst of them, and the spread of the ratios between rounds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HERE = Path(__file__).resolve().parent
 CALLS = 200  # of which the fastest counts
 
 
-def measured(only: list[str]) -> dict[str, float]:
+def measured(only: list[str], full: bool) -> dict[str, float]:
     """What one process measures, in seconds by name; this function runs in each checkout."""
     start = time.perf_counter()
     import fnx
@@ -42,7 +42,7 @@ def measured(only: list[str]) -> dict[str, float]:
     for p in programs.PROGRAMS.values():
         if p.eager or only and p.group not in only:
             continue
-        size = p.size_for(True)
+        size = p.size_for(not full)
         args = fnx.tree_util.tree_map(jnp.asarray, p.inputs(size))
         fun = p.make(fnx, jnp, lax, size)
         fun = fun if hasattr(fun, "lower") else fnx.jit(fun)
@@ -75,20 +75,21 @@ def fastest(call: Any) -> float:
     return best
 
 
-def process(tree: Path, cache: str, only: list[str]) -> dict[str, float]:
+def process(tree: Path, cache: str, options: argparse.Namespace) -> dict[str, float]:
     """The figures of one process of a checkout, with its whole time."""
     start = time.perf_counter()
     env = dict(os.environ, FNX_CACHE_DIR=cache, PYTHONPATH=str(tree / "benchmarks"))
-    command = [str(tree / ".venv/bin/python"), str(HERE / "against.py"), "--worker", *only]
+    command = [str(tree / ".venv/bin/python"), str(HERE / "against.py"), "--worker"]
+    command += [*(["--only", *options.only] if options.only else []), *["--full"] * options.full]
     text = subprocess.run(command, env=env, cwd=tree, capture_output=True, text=True, check=True)
     found = json.loads(text.stdout.splitlines()[-1])
     return found | {"whole process": time.perf_counter() - start}
 
 
-def session(tree: Path, only: list[str]) -> dict[str, float]:
+def session(tree: Path, options: argparse.Namespace) -> dict[str, float]:
     """Figures of a process with an empty cache, and of the next one, in which it is filled."""
     with tempfile.TemporaryDirectory() as cache:
-        cold, warm = process(tree, cache, only), process(tree, cache, only)
+        cold, warm = process(tree, cache, options), process(tree, cache, options)
     kinds = {"first call": ("compile", "warm"), "whole process": ("process", "second process")}
     found = {}
     for name, seconds in cold.items():
@@ -99,12 +100,12 @@ def session(tree: Path, only: list[str]) -> dict[str, float]:
     return found
 
 
-def compare(here: Path, there: Path, rounds: int, only: list[str]) -> None:
+def compare(here: Path, there: Path, options: argparse.Namespace) -> None:
     """Measure in turn, and print a line for each kind of figure."""
     samples: dict[Path, list[dict[str, float]]] = {here: [], there: []}
-    for k in range(rounds):
+    for k in range(options.rounds):
         for tree in (here, there) if k % 2 else (there, here):
-            samples[tree].append(session(tree, only))
+            samples[tree].append(session(tree, options))
     kinds: dict[str, dict[str, tuple[float, float]]] = {}
     for name in samples[here][0]:
         pairs = [a[name] / b[name] for a, b in zip(samples[here], samples[there]) if name in b]
@@ -128,14 +129,15 @@ def main() -> None:
     parser.add_argument("other", nargs="?", help="the other checkout, with its .venv")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", nargs="*", default=[], help="groups of programs")
-    parser.add_argument("--worker", nargs="*", help=argparse.SUPPRESS)
+    parser.add_argument("--full", action="store_true", help="the sizes of the table")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.worker is not None:
-        print(json.dumps(measured(options.worker)))
+    if options.worker:
+        print(json.dumps(measured(options.only, options.full)))
         return
     if options.other is None:
         sys.exit("which other checkout? its path is the argument")
-    compare(HERE.parent, Path(options.other).resolve(), options.rounds, options.only)
+    compare(HERE.parent, Path(options.other).resolve(), options)
 
 
 if __name__ == "__main__":
