@@ -7,6 +7,7 @@ import time
 from _thread import start_new_thread
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
@@ -44,7 +45,7 @@ class _Bar:
             if record.state != RUNNING or self.broken:
                 return
             unit = _UNITS.get(record.site.unit, record.site.unit)
-            self.bar = _kind()(
+            self.bar = _kind(_has_widgets())(
                 total=record.total, desc=record.site.short, unit=f" {unit}",
                 mininterval=0, dynamic_ncols=True, file=sys.stderr, leave=not self.again, delay=1e-9,
             )  # fmt: skip
@@ -64,16 +65,26 @@ class _Bar:
             self.bar, self.again = None, True
 
 
-def _kind() -> Any:
-    """The kind of bar for a terminal, or for a notebook that has widgets."""
-    shell = sys.modules.get("ipykernel.zmqshell")
-    if shell is not None and find_spec("ipywidgets") is not None:
-        from tqdm.notebook import tqdm as notebook
+@cache
+def _kind(widgets: bool) -> Any:
+    """The kind of bar for a terminal, or for a notebook that has widgets.
 
-        return notebook
-    from tqdm.std import tqdm
+    tqdm's own lock is shared with forked processes, so one that ends while it draws would leave it taken in
+    all of them for ever. Bars here are drawn under the part of it that threads share, by the thread below.
+    """
+    if widgets:
+        from tqdm.notebook import tqdm as kind
+    else:
+        from tqdm.std import tqdm as kind
+    from tqdm.std import TqdmDefaultWriteLock
 
-    return tqdm
+    lock = kind.get_lock()
+    own = lock.th_lock if isinstance(lock, TqdmDefaultWriteLock) else lock
+    return type(kind.__name__, (kind,), {"_lock": own, "monitor_interval": 0})
+
+
+def _has_widgets() -> bool:
+    return "ipykernel.zmqshell" in sys.modules and find_spec("ipywidgets") is not None
 
 
 class _Monitor:

@@ -278,9 +278,14 @@ def test_a_stream_that_cannot_be_written_to_costs_no_result_and_no_lock(monkeypa
         for n in (200_000, 300_000):
             np.testing.assert_allclose(counted(n), by_numpy(n), rtol=1e-12)
     free = []
-    other = threading.Thread(
-        target=lambda: free.append(tqdm.get_lock().th_lock.acquire(timeout=20))
-    )
+
+    def look():
+        lock = tqdm.get_lock().th_lock
+        free.append(lock.acquire(timeout=20))
+        if free[0]:
+            lock.release()
+
+    other = threading.Thread(target=look)
     other.start()
     other.join()
     assert free == [True]
@@ -345,3 +350,30 @@ def test_a_pipe_gets_each_line_while_the_loop_waits(use):
             process.stdin.write("\n")
             process.stdin.flush()
         assert process.stdout.readline() == "end\n"
+
+
+DIES_WITHIN_TQDM = """
+import os
+from tqdm.std import tqdm
+import fnx
+import fnx.numpy as jnp
+from fnx import lax
+
+lock = tqdm.get_lock().mp_lock  # shared with forked processes
+child = os.fork()
+if child == 0:
+    lock.acquire()
+    os._exit(0)
+os.waitpid(child, 0)
+with fnx.progress():
+    f = fnx.jit(lambda x: lax.fori_loop(0, 60_000_000, lambda i, c: jnp.sin(c) + i, x))
+    print(0 <= float(f(0.0)) - 59_999_999 <= 1)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
+def test_a_process_that_ended_while_it_drew_stops_no_bar_of_others():
+    command = [sys.executable, "-c", DIES_WITHIN_TQDM]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert found.stdout == "True\n"
+    assert "fori_loop" in found.stderr

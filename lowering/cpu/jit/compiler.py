@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from typing import Any
 
 from fnx.core.errors import CompileError
@@ -57,26 +57,29 @@ def _session_steps(helpers: bool) -> Iterator[compile_threads.Crew]:
     crew = compile_threads.Crew(compile_threads.size() if helpers else 1)
     owned, numbas = _is_owned(_llvms_lock()), _numbas_lock()
     ours = numbas is not None and not numbas._is_owned()
+    end = partial(_end, crew, not owned, numbas if ours else None)
     with _session:
         try:  # in one frame: an interrupt between two context managers would forget one of them
             if ours:
                 numbas.acquire()
             compile_threads.here.crew = crew
             yield crew
-        finally:  # each step, though an interrupt come in the one before
-            compile_threads.here.crew = None
+        finally:
             try:
-                _give_back(_llvms_lock(), not owned)  # helpers want it
-                crew.disperse()
-            finally:
-                crew.tasks.put(None)
-                try:
-                    llvm_options.restore()
-                finally:
-                    try:
-                        _give_back(_llvms_lock(), not owned)
-                    finally:
-                        _give_back(numbas, ours)
+                end()
+            finally:  # all of it once more, for an interrupt within that
+                end()
+
+
+def _end(crew: compile_threads.Crew, llvms: bool, numbas: Any) -> None:
+    """Let go of all that a session took, as far as that is not done; `llvms`: LLVM's lock, too."""
+    compile_threads.here.crew = None
+    _give_back(_llvms_lock(), llvms)  # helpers want it
+    crew.disperse()
+    crew.tasks.put(None)
+    llvm_options.restore()
+    _give_back(_llvms_lock(), llvms)
+    _give_back(numbas, True)
 
 
 # Of Numba and llvmlite the locks inside of theirs: those are taken and given back by methods written in

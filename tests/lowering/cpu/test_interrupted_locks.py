@@ -1,6 +1,7 @@
 """Interrupts at each moment of taking and giving back what threads share while they compile."""
 
 import gc
+import importlib
 import random
 import re
 import subprocess
@@ -47,6 +48,7 @@ def goes_on() -> bool:
 def two_threads():
     monkeypatch = pytest.MonkeyPatch()
     monkeypatch.setattr(compile_threads, "size", lambda: 2)
+    importlib.import_module("numba")  # whose lock a session takes
     compiles()  # which imports LLVM
     yield
     monkeypatch.undo()
@@ -112,6 +114,7 @@ def test_what_a_traceback_kept_of_a_compile_may_be_collected_in_any_order():
     """Of a module and its context, which frees it, the collector finalises either first."""
     program = """
 import gc
+import importlib
 from fnx.lowering.cpu.jit import compiler
 class Kept: pass
 for k in range(8):
