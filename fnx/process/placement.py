@@ -14,7 +14,6 @@ from fnx.core.array import Array, ConcreteArray
 from fnx.core.buffer import Buffer, described
 from fnx.core.errors import MixedDevices
 from fnx.core.source import name_of, user_source
-from fnx.numpy.methods import DEVICE
 from fnx.pytree import key_paths, operations
 
 used: list[bool] = []  # not empty once an array lies on several devices
@@ -79,7 +78,7 @@ class HostBuffer(Buffer):
 def put(x: Array, place: Any) -> ConcreteArray:
     """An array of a CPU device, which knows where that was asked for."""
     value = np.asarray(x)
-    if place == DEVICE:
+    if place.id == 0:  # the first CPU device, where arrays are anyway
         made = ConcreteArray(value, x.weak_type)
         made.put_on = Committed(place, user_source())
         return made
@@ -120,7 +119,7 @@ def run(fun: Callable, program: Any, leaves: Sequence[Array], args: tuple, kwarg
     if place.platform == "gpu":
         return list(program.on("cuda")(leaves))
     outs = program(leaves)
-    if place == DEVICE:
+    if place.id == 0:  # the first CPU device, where arrays are anyway
         return outs
     origin = user_source()
     return [
