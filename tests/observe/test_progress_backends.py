@@ -7,12 +7,14 @@ import signal
 import sys
 import threading
 import time
+from functools import partial
 
 import pytest
 
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
+from fnx.experimental import checkify
 from fnx.lowering.cpu.loader import progress as records
 from fnx.observe import progress as bars
 
@@ -124,3 +126,16 @@ def test_nothing_is_left_without_observation():
         assert "tell(" in f.lower(0.7).as_text("numba")
     assert "tell(" not in before
     assert f.lower(0.7).as_text("numba") == before
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_checks_are_no_loops(backend):
+    """They know their places, too."""
+
+    @partial(fnx.jit, backend=backend)
+    def f(x):
+        checkify.check(x > 0, "got {x}", x=x)
+        return x
+
+    with fnx.progress(), pytest.raises(ValueError, match=r"got -1\.0"):
+        f(-1.0)

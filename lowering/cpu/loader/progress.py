@@ -109,7 +109,7 @@ def outermost(jaxpr: Jaxpr) -> list[Any]:
     """The loops of a program that are in no other loop, and know where they are."""
     found = []
     for e in jaxpr.eqns:
-        if getattr(e.prim, "site", None) is not None:
+        if isinstance(getattr(e.prim, "site", None), LoopSite):  # checks have sites of their own
             found.append(e.prim)
         else:
             found += [x for inner in subjaxprs(e.prim) for x in outermost(inner)]
