@@ -2,11 +2,12 @@
 
 import numpy as np
 
-from fnx.core.jaxpr import Eqn, Jaxpr, Var, made_once, subjaxprs
+from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var, made_once, subjaxprs
 from fnx.core.primitive import Primitive
 from fnx.interpreters.batching import batch_jaxpr
 from fnx.interpreters.passes.simplify import simplify
 from fnx.interpreters.rewrite import bind_into
+from fnx.ops.elementwise.convert import ConvertElementType
 from fnx.ops.elementwise.pointwise import Pointwise
 
 from .custom_vmap import CustomVmap
@@ -20,15 +21,23 @@ def _is_any(jaxpr: Jaxpr) -> bool:
     """Whether a jaxpr of bools gives whether any is true."""
     small = simplify(jaxpr, final=True)
     (x,), (out,) = small.inputs, small.outs
-    if not small.eqns:
-        return out is x
-    e = small.eqns[-1]
+    name: dict[Atom, Atom] = {}
+    eqns = []
+    for e in small.eqns:
+        if isinstance(e.prim, ConvertElementType) and e.inputs[0].aval.like(e.outs[0].aval):
+            name[e.outs[0]] = name.get(e.inputs[0], e.inputs[0])  # of its weak type
+        else:
+            eqns.append(e)
+    asked = name.get(out, out)
+    if not eqns:
+        return asked is x
+    e = eqns[-1]
     axes = getattr(e.prim, "axes", None)
     return (
-        len(small.eqns) == 1
+        len(eqns) == 1
         and e.prim.name == "reduce_or"
-        and e.inputs[0] is x
-        and e.outs[0] is out
+        and name.get(e.inputs[0], e.inputs[0]) is x
+        and e.outs[0] is asked
         and len(axes or ()) == len(x.aval.shape)
     )
 

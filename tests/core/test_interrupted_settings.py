@@ -11,8 +11,7 @@ import fnx.numpy as jnp
 from fnx import lax
 from fnx.core import config, interpreter, transport
 from fnx.core.threads.atomic import setter
-from fnx.lowering.cpu import backend as cpu
-from fnx.lowering.numba import backend as numba
+from fnx.lowering.cpu.loader import native_calls
 from fnx.sharding import Mesh
 from fnx.transforms import traced_program
 from tests.stress import moments
@@ -50,8 +49,7 @@ CALLS = {
     "an interpreter": within(lambda: interpreter.use(interpreter.Interpreter())),
     "a transport": within(lambda: transport.use({"i": None})),
     "compile-time evaluation": within(fnx.ensure_compile_time_eval),
-    "deep recursion": within(cpu._deep_recursion),
-    "deep recursion for Numba": within(numba._deep_recursion),
+    "deep recursion": within(native_calls.deep_recursion),
     "no collections": within(traced_program._without_collections),
     "an operation": lambda: X + X,
     "a replayed function": lambda: jnp.var(X),

@@ -49,9 +49,9 @@ def test_a_program_of_a_library_runs(path, tmp_path):
     run(path, tmp_path)
 
 
-def test_the_program_of_the_readme_runs(tmp_path):
-    readme = Path(__file__).parents[2].joinpath("README.md").read_text("utf-8")
-    (program,) = re.findall(r"```py\n(import fnx\.jax.*?)```", readme, re.DOTALL)
+def test_the_program_of_the_page_runs(tmp_path):
+    page = Path(__file__).parents[2].joinpath("docs/howto/libraries.md").read_text("utf-8")
+    (program,) = re.findall(r"```py\n(import fnx\.jax.*?)```", page, re.DOTALL)
     path = tmp_path / "program.py"
     path.write_text(program, "utf-8")
     numbers = [float(x) for x in re.findall(r"-?\d+\.\d+e-\d+", run(path, tmp_path))]

