@@ -25,7 +25,8 @@ from fnx.interpreters.trace import trace_closed
 
 DEVICES = ("sm_80", "sm_90", "sm_120")
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "tests" / "support"))
+for folder in ("", "primitives", "generators"):
+    sys.path.insert(0, str(HERE.parent / "tests" / "support" / folder))
 
 
 def of_programs(groups: list[str]) -> Iterator[tuple[str, object]]:

@@ -18,7 +18,8 @@ EPS = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 1e-5, "complex64": 2e-5}
 def checked(group: str, timeout: int = 900) -> tuple[int, str]:
     """How many programs of a group were right, and what was wrong, from a process of its own."""
     here = Path(__file__).parent
-    path = os.pathsep.join([str(here), str(here.parent / "ops"), os.environ.get("PYTHONPATH", "")])
+    folders = [here, here / "primitives", here / "generators", here.parent / "ops"]
+    path = os.pathsep.join([*map(str, folders), os.environ.get("PYTHONPATH", "")])
     env = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1", "PYTHONPATH": path}
     env["PYTHONWARNINGS"] = "ignore"  # arithmetic of NumPy's scalars in threads
     done = subprocess.run(
