@@ -73,20 +73,23 @@ _names: dict[str, str] = {}  # of fnx's modules: the name under which each was a
 
 
 class _Loader(Loader):
+    """Gives fnx's own module, so that no thread ever sees an empty one in its place."""
+
     def __init__(self, place: str):
         self.place = place
+        self.own_spec: ModuleSpec | None = None
 
-    def create_module(self, spec: ModuleSpec) -> None:
-        return None
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Put fnx's own module in the place of the empty one."""
-        name = module.__name__
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
         found = importlib.import_module(self.place)
-        _names.setdefault(self.place, name)
+        self.own_spec = found.__spec__
+        _names.setdefault(self.place, spec.name)
         if type(found) is ModuleType:
             found.__class__ = ServedModule
-        sys.modules[name] = found
+        return found
+
+    def exec_module(self, module: ModuleType) -> None:
+        """It ran under its own name; the import system wrote the name that was asked for into it."""
+        module.__spec__ = self.own_spec
 
 
 class Finder(DistributionFinder):
