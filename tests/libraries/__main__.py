@@ -47,6 +47,7 @@ def parse() -> argparse.Namespace:
         "--files", nargs="+", default=[""], help="only test files whose path has one of these parts"
     )
     add("--again", action="store_true", help="with JAX only files that it was not asked before")
+    add("--fnx-first", action="store_true", help="with JAX only tests that do not pass with fnx")
     add("--timeout", type=float, default=1800.0, help="seconds for a process with files of tests")
     add("--together", type=int, default=1, help="so many files in a process, which saves imports")
     return parser.parse_args()
@@ -96,6 +97,12 @@ def measured(
     kept = Path(options.work) / f"{suite.name}.json"
     said: outcomes.Said = json.loads(kept.read_text()) if kept.exists() else {}
     for paths in batched(outcomes.files(suite, source, options.files), options.together):
+        if options.fnx_first:
+            said |= outcomes.with_fnx_first(theirs, ours, paths, source, options.timeout)
+            for path in paths:
+                say(f"  {path}: {outcomes.both(*said[path])}")
+            kept.write_text(json.dumps(said, indent=1))
+            continue
         new = [p for p in paths if not (options.again and said.get(p, ({}, {}))[0])]
         jax = {p: said[p][0] for p in paths if p in said}
         jax |= outcomes.run(theirs, new, source, False, options.timeout) if new else {}
@@ -103,9 +110,7 @@ def measured(
         fnx = outcomes.run(ours, good, source, True, options.timeout) if good else {}
         for path in paths:
             said[path] = jax[path], fnx.get(path, {})
-            passed = [name for name, word in jax[path].items() if word == outcomes.PASSED]
-            both = sum(said[path][1].get(name) == outcomes.PASSED for name in passed)
-            say(f"  {path}: {both} of {len(passed)}")
+            say(f"  {path}: {outcomes.both(*said[path])}")
         kept.write_text(json.dumps(said, indent=1))
     asked = f"import importlib.metadata as m; print(m.version({suite.name!r}))"
     version = subprocess.run([ours, "-c", asked], capture_output=True, text=True, check=True)

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 from .suites import Suite
 
 PASSED = ""  # what is said of a test that passed
+UNASKED = "passes with fnx; JAX was not asked"
 
 
 Said = dict[str, tuple[dict[str, str], dict[str, str]]]  # by file: by test, what JAX and fnx say
@@ -27,6 +28,7 @@ class Result(NamedTuple):
     uncounted: dict[str, int]  # by reason
     files: list[str]  # that were run
     left_out: list[str]  # the other test files of the suite
+    unasked: int  # of those counted: tests that pass with fnx and were not run with JAX
 
 
 def files(suite: Suite, source: Path, only: Sequence[str] = ("",)) -> list[str]:
@@ -37,9 +39,12 @@ def files(suite: Suite, source: Path, only: Sequence[str] = ("",)) -> list[str]:
 
 
 def run(
-    python: str, paths: Sequence[str], source: Path, line: bool, timeout: float
+    python: str, paths: Sequence[str], source: Path, line: bool, timeout: float, *files: str
 ) -> dict[str, dict[str, str]]:
-    """What each test of some files says, in one process; with the line if `jax` shall mean fnx."""
+    """What each test of some files says, in one process; with the line if `jax` shall mean fnx.
+
+    Paths may be single tests, then their files are named besides.
+    """
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
         plugin = ["-p", "fnx.jax"] if line else []
@@ -55,7 +60,36 @@ def run(
         except subprocess.TimeoutExpired:
             ended = f"no end within {time.monotonic() - start:.0f} s"
         said = dict(_read(report)) if report.exists() else {}
-    return {path: _of(path, said) or {path: ended} for path in paths}
+    return {path: _of(path, said) or {path: ended} for path in files or paths}
+
+
+def with_fnx_first(
+    theirs: str, ours: str, paths: Sequence[str], source: Path, timeout: float
+) -> Said:
+    """What fnx says of all tests, and JAX of those alone that do not pass with fnx."""
+    said: Said = {}
+    for path, words in run(ours, paths, source, True, timeout).items():
+        bad = [_node(path, name) for name, word in words.items() if word != PASSED]
+        asked = (
+            [path] if path in words or len(bad) > 100 else bad
+        )  # a file that said nothing: whole
+        jax = run(theirs, asked, source, False, timeout, path) if bad else {}
+        unasked = {name: UNASKED for name, word in words.items() if word == PASSED}
+        said[path] = unasked | jax.get(path, {}), words
+    return said
+
+
+def _node(path: str, name: str) -> str:
+    """What pytest calls a test of a file."""
+    module = path.removesuffix(".py").replace("/", ".")
+    group, bracket, parameters = name.removeprefix(f"{module}.").partition("[")
+    return "::".join([path, *group.split(".")]) + bracket + parameters
+
+
+def both(theirs: dict[str, str], ours: dict[str, str]) -> str:
+    """How many of the tests that JAX passes pass with fnx."""
+    good = [name for name, word in theirs.items() if word in (PASSED, UNASKED)]
+    return f"{sum(ours.get(name) == PASSED for name in good)} of {len(good)}"
 
 
 def _of(path: str, said: dict[str, str]) -> dict[str, str]:
@@ -79,14 +113,15 @@ def compared(suite: Suite, version: str, said: Said, left_out: list[str]) -> Res
     """What fnx's runs say about the tests that JAX's runs passed."""
     failed: dict[str, str] = {}
     uncounted: dict[str, int] = {}
-    counted = 0
+    counted = unasked = 0
     for path, (theirs, ours) in said.items():
         for name, word in theirs.items():
             if word.startswith("no end within"):
                 reason = "files of tests that did not end with JAX in the time given"
                 uncounted[reason] = uncounted.get(reason, 0) + 1
-            if word != PASSED:
+            if word not in (PASSED, UNASKED):
                 continue
+            unasked += word == UNASKED
             error = ours.get(name, ours.get(path, "did not run"))
             text = f"{name} {error}".lower()
             reason = next((why for part, why in suite.uncounted.items() if part in text), None)
@@ -98,4 +133,5 @@ def compared(suite: Suite, version: str, said: Said, left_out: list[str]) -> Res
                 failed[name] = next(
                     (why for part, why in suite.known.items() if part in text), error
                 )
-    return Result(version, counted, counted - len(failed), failed, uncounted, list(said), left_out)
+    passed = counted - len(failed)
+    return Result(version, counted, passed, failed, uncounted, list(said), left_out, unasked)

@@ -14,8 +14,9 @@ HEAD = """# Libraries written for JAX
 `import fnx.jax` before anything imports JAX, and these libraries run on fnx.
 `python -m tests.libraries NAME...` runs a library's own tests twice, with JAX in 64-bit mode on a CPU and
 with fnx, and writes this page. Counted are the tests that pass with JAX, but for those that ask what cannot
-be asked of fnx, each with its reason. Where not all files of tests were run, the share is that of the files
-that were: it says nothing about the others.
+be asked of fnx, each with its reason. With `--fnx-first` a test that passes with fnx is not run with JAX,
+and counted as if it passed there: the page says of how many that is so. Where not all files of tests were
+run, the share is that of the files that were: it says nothing about the others.
 
 | library | version | files of tests | pass with JAX | of these with fnx | share |
 |---|---|---|---|---|---|
@@ -52,9 +53,12 @@ def page(known: dict[str, dict]) -> str:
 def detail(name: str, r: dict) -> list[str]:
     """What of a library fails, and what is not counted."""
     known_parts = SUITES[name].known
-    if not (r["failed"] or r["uncounted"] or r.get("left_out") or known_parts):
+    unasked = r.get("unasked", 0)
+    if not (unasked or r["failed"] or r["uncounted"] or r.get("left_out") or known_parts):
         return []
     lines = ["", f"## {name}", ""]
+    if unasked:
+        lines.append(f"- tests that pass with fnx and were not run with JAX: {unasked:,}")
     if r.get("left_out"):
         lines.append(f"- files that were run: {listed(r['files'])}")
         lines.append(f"- files that were not run: {listed(r['left_out'])}")
