@@ -11,7 +11,6 @@ For programs that cannot be edited: `python -m fnx.jax PROGRAM`, `python -m fnx.
 `pytest -p fnx.jax`. Nothing of the real jax or jaxlib is ever imported.
 """
 
-import fnx.numpy  # whole, before threads ask for parts of it that import each other
 from fnx.jax.finder import install
 from fnx.jax.missing import Missing, report
 

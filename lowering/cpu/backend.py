@@ -19,7 +19,6 @@ from fnx.core.jaxpr import Jaxpr
 from fnx.core.threads.fork_safety import cached_property
 from fnx.lowering import fingerprint
 from fnx.lowering.cpu.loader import executable, load, native_calls
-from fnx.lowering.cpu.loader.progress import interrupted, watched
 from fnx.lowering.cpu.processor import thresholds
 
 if TYPE_CHECKING:
@@ -121,13 +120,19 @@ class Compiled:
     def fast(self) -> Any:
         """The quickest call: NotImplemented where the arguments do not fit exactly."""
         program = self.executable
-        fast = watched(program.fast, program.records) if program.records else program.fast
+        fast = program.fast
+        if program.records:
+            from fnx.lowering.cpu.loader.progress import watched
+
+            fast = watched(fast, program.records)
         return native_calls.donating(fast, self._types, program.aliases, self._replaced)
 
     def __call__(self, args: Sequence[Array]) -> list[Array]:
         try:
             return native_calls.called(self, self._types, args)
         except KeyboardInterrupt as error:
+            from fnx.lowering.cpu.loader.progress import interrupted
+
             interrupted(error, self._given())
             raise
 

@@ -12,7 +12,7 @@ import numba
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.threads.fork_safety import fork_safe
 from fnx.lowering.cpu.jit import disk_cache
-from fnx.lowering.cpu.jit.compiler import session
+from fnx.lowering.cpu.jit.session import session
 from fnx.lowering.cpu.loader import executable
 from fnx.lowering.cpu.processor import thresholds, ufunc_loops
 from fnx.lowering.ir.kernel import Program

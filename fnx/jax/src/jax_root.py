@@ -4,6 +4,7 @@ import importlib
 from typing import Any
 
 import fnx
+import fnx.numpy  # whole, before threads ask for parts of it that import each other
 from fnx.jax.finder import API, PUBLIC
 
 __version__ = API

@@ -18,9 +18,9 @@ from fnx.core.fast_dataclasses import dataclass
 from fnx.core.threads.fork_safety import fork_safe
 from fnx.lowering.cpu.processor import features, thresholds
 
-from . import disk_cache, partition
-from .compiler import compile_text, session
+from . import disk_cache
 from .image import Image
+from .session import session
 
 PIPELINE = "12"  # names the compiler's settings in keys of the cache; change it with them
 Imports = Mapping[str, int] | Callable[[bytes], Mapping[str, int]] | None
@@ -123,6 +123,9 @@ def _compiled(text: str, kind: str, imports: Imports) -> list[bytes]:
 
     What a part turns out to import is got ready meanwhile.
     """
+    from . import partition  # a process that finds its code on disk needs no compiler
+    from .compiler import compile_text
+
     if kind != "program":
         return [compile_text(text, kind)]
     soon = getattr(imports, "soon", None)

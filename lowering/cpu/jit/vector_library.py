@@ -12,7 +12,7 @@ from fnx.core.errors import CompileError
 from fnx.lowering.cpu.llvm.vector_abi import BRANCHING, TYPE, arity, exists, name, parse
 
 from . import code_cache
-from .compiler import once
+from .session import once
 
 RARE = -1  # in place of a number of lanes: the way for unusual arguments
 _SCALAR = r"double|float|i64|i32|i16|i8|i1"

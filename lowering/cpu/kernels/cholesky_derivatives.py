@@ -5,7 +5,7 @@ above the diagonal is overwritten. Iain Murray, "Differentiation of the Cholesky
 """
 
 from fnx.lowering.cpu.jit import code_cache
-from fnx.lowering.cpu.jit.compiler import once
+from fnx.lowering.cpu.jit.session import once
 from fnx.lowering.cpu.llvm.ir_builder import Function, Value, i64
 
 from . import factorizations, gemm

@@ -8,7 +8,7 @@ transposed; `backward` says that a triangle is an upper one, to be solved from i
 """
 
 from fnx.lowering.cpu.jit import code_cache
-from fnx.lowering.cpu.jit.compiler import once
+from fnx.lowering.cpu.jit.session import once
 from fnx.lowering.cpu.llvm.ir_builder import Function, Value, i32, i64
 from fnx.lowering.cpu.llvm.ir_vectors import DTYPES, Vectors
 from fnx.lowering.cpu.processor import features

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from fnx.lowering.cpu.jit import code_cache
-from fnx.lowering.cpu.jit.compiler import once
+from fnx.lowering.cpu.jit.session import once
 from fnx.lowering.cpu.llvm.ir_builder import Function, Module, Value, i64
 
 from .fft_vectors import BYTES, Complex, Vectors

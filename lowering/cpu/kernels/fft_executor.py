@@ -7,7 +7,7 @@ bytes from their start, and numbers of its own. The function of a step is
 """
 
 from fnx.lowering.cpu.jit import code_cache
-from fnx.lowering.cpu.jit.compiler import once
+from fnx.lowering.cpu.jit.session import once
 from fnx.lowering.cpu.llvm.ir_builder import NULL, Function, Module, Value, i64
 from fnx.lowering.cpu.runtime import thread_pool
 

@@ -18,7 +18,7 @@ first are done before those of the second arrive: hence one call for several til
 """
 
 from fnx.lowering.cpu.jit import code_cache
-from fnx.lowering.cpu.jit.compiler import once
+from fnx.lowering.cpu.jit.session import once
 from fnx.lowering.cpu.llvm.ir_builder import Function, Value, i64
 from fnx.lowering.cpu.llvm.ir_vectors import DTYPES, Vectors
 from fnx.lowering.cpu.processor import features, thresholds

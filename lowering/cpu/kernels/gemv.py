@@ -13,7 +13,7 @@ order whoever does it, and however many they are.
 from itertools import product
 
 from fnx.lowering.cpu.jit import code_cache
-from fnx.lowering.cpu.jit.compiler import once
+from fnx.lowering.cpu.jit.session import once
 from fnx.lowering.cpu.llvm.ir_builder import Function, Value, i32, i64
 from fnx.lowering.cpu.llvm.ir_vectors import Vectors
 from fnx.lowering.cpu.processor import features, thresholds

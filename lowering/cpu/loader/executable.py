@@ -9,7 +9,7 @@ import ctypes
 import sys
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,9 @@ from fnx.lowering.cpu.runtime import abi, call_wrapper_loader, host_callbacks
 
 from . import symbols
 from .native_calls import no_memory
-from .progress import Record
+
+if TYPE_CHECKING:
+    from .progress import Record
 
 CANCELLED = 1
 _MANY = 8192  # more arrays than this would need too much stack in the wrapper
@@ -108,6 +110,8 @@ class Executable:
             self._keep.append(owner)
             self._calls_back |= param[1] in symbols.RUNTIME
         elif param[0] == "progress":
+            from .progress import Record
+
             self.records.append(Record(param[1]))
             bits = self.records[-1].address
         elif param[0] == "host":

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from fnx.core.errors import CompileError
 from fnx.lowering.cpu.jit import code_cache, disk_cache
+from fnx.lowering.cpu.jit.session import session
 from fnx.lowering.cpu.runtime import call_wrapper_loader
 
 from . import executable, symbols
@@ -49,7 +50,7 @@ def load(
     Programs of the same text share their code, whatever their sizes and numbers. It can be recalled
     by `name`. Results that `aliases` names are left in inputs.
     """
-    with code_cache.session(helpers=True):
+    with session(helpers=True):
         call_wrapper_loader.loaded.soon()  # the wrapper, which the first call asks for
         for param in emitted.params:
             if isinstance(param, tuple) and param[0] == "symbol":

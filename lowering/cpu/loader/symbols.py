@@ -12,8 +12,8 @@ from weakref import WeakValueDictionary
 
 from fnx.core.errors import CompileError
 from fnx.lowering.cpu.jit import compile_threads
-from fnx.lowering.cpu.jit.compiler import once
 from fnx.lowering.cpu.jit.image import address_in_process
+from fnx.lowering.cpu.jit.session import once
 
 
 @once

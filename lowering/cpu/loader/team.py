@@ -17,7 +17,7 @@ import numpy as np
 
 from fnx.core.transport import TransportError
 from fnx.lowering.cpu.jit import code_cache
-from fnx.lowering.cpu.jit.compiler import once
+from fnx.lowering.cpu.jit.session import once
 from fnx.lowering.cpu.loader.native_calls import no_memory
 from fnx.lowering.cpu.processor import thresholds
 from fnx.lowering.cpu.runtime import call_wrapper_loader, host_callbacks, thread_pool

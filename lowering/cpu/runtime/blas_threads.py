@@ -12,7 +12,7 @@ import os
 from functools import cache, lru_cache
 
 from fnx.lowering.cpu.jit import code_cache
-from fnx.lowering.cpu.jit.compiler import once
+from fnx.lowering.cpu.jit.session import once
 from fnx.lowering.cpu.llvm.ir_builder import Function, Module, i32, i64
 from fnx.lowering.cpu.processor import thresholds
 

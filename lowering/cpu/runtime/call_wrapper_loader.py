@@ -12,7 +12,7 @@ import numpy as np
 from fnx.core.array import ConcreteArray
 from fnx.core.threads import at_exit
 from fnx.lowering.cpu.jit import code_cache
-from fnx.lowering.cpu.jit.compiler import once
+from fnx.lowering.cpu.jit.session import once
 
 from . import abi
 

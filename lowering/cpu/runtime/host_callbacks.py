@@ -19,8 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from fnx.core.transport import destination
-
 Spec = tuple[tuple[int, ...], Any]
 _SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
 _errors: dict[int, BaseException] = {}  # by thread, of which native code has some of its own
@@ -39,6 +37,10 @@ class Callback:
         self.outputs = [(tuple(shape), _dtype(dtype)) for shape, dtype in outputs]
         one = len(self.inputs) == len(self.outputs) == 1
         self.borrows = one and getattr(function, "borrows", False)
+        if self.borrows:  # few programs have such a callback
+            from fnx.core.transport import destination
+
+            self._destination = destination
         self._lent: Any = (
             None,
         )  # addresses, and the arrays there: in loops they are the same ones
@@ -84,12 +86,12 @@ class Callback:
         if overlap:
             given = given.copy()
         context = contexts.get(threading.get_ident())
-        token = destination.set(out)
+        token = self._destination.set(out)
         try:
             # A context that another thread runs in has no destination of this one's.
             result = self.function(given) if context is None else context.run(self.function, given)
         finally:
-            destination.reset(token)
+            self._destination.reset(token)
         if type(result) is not tuple or result[0] is not out:
             self._store(result, [pointers[1]])
 

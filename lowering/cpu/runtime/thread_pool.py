@@ -22,7 +22,7 @@ from typing import Any
 
 from fnx.core.errors import InvalidValue
 from fnx.lowering.cpu.jit import code_cache
-from fnx.lowering.cpu.jit.compiler import once
+from fnx.lowering.cpu.jit.session import once
 from fnx.lowering.cpu.llvm.ir_builder import NULL, Function, Module, Value, i32, i64
 from fnx.lowering.cpu.processor import thresholds
 from fnx.lowering.cpu.runtime import interrupts

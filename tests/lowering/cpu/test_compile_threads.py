@@ -8,7 +8,7 @@ import pytest
 
 import fnx
 import fnx.numpy as jnp
-from fnx.lowering.cpu.jit import code_cache, compile_threads, compiler, partition
+from fnx.lowering.cpu.jit import code_cache, compile_threads, compiler, partition, session
 from fnx.lowering.cpu.processor import thresholds
 
 
@@ -59,7 +59,7 @@ def test_helpers_end_with_the_work():
 def test_once_is_once_among_threads():
     calls, gate = [], threading.Barrier(4)
 
-    @compiler.once
+    @session.once
     def slow(x):
         calls.append(x)
         return object()
@@ -131,7 +131,7 @@ def test_what_is_compiled_in_order_does_not_depend_on_what_is_compiled_meanwhile
     texts.append(texts[0].replace(partition.IN_ORDER, ""))
     alone = [compiler.compile_text(text) for text in texts]
     assert alone[0] != alone[3]
-    with compiler.session(helpers=True) as made:
+    with session.session(helpers=True) as made:
         tasks = [made.start(compiler.compile_text, text) for text in texts * 5]
         made.work()
         assert [task.result() for task in tasks] == alone * 5

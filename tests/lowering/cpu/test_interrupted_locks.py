@@ -11,14 +11,14 @@ import threading
 import interrupted
 import pytest
 
-from fnx.lowering.cpu.jit import compile_threads, compiler, llvm_options
+from fnx.lowering.cpu.jit import compile_threads, compiler, llvm_options, session
 
 TEXT = "define i64 @entry() {\n  ret i64 7\n}\n"
 
 
 def compiles() -> None:
     """A session with a helper, in which both make code."""
-    with compiler.session(helpers=True) as crew:
+    with session.session(helpers=True) as crew:
         task = crew.start(compiler.compile_text, TEXT)
         compiler.compile_text(TEXT)
         with llvm_options.making_code(False):
@@ -115,10 +115,10 @@ def test_what_a_traceback_kept_of_a_compile_may_be_collected_in_any_order():
     program = """
 import gc
 import importlib
-from fnx.lowering.cpu.jit import compiler
+from fnx.lowering.cpu.jit import compiler, session
 class Kept: pass
 for k in range(8):
-    with compiler.session(), compiler.target_machine() as machine:
+    with session.session(), compiler.target_machine() as machine:
         module = compiler.parse(TEXT, machine)
     first, last = Kept(), Kept()
     first.kept, last.kept = (module, module._context)[:: 1 if k % 2 else -1]
@@ -133,7 +133,7 @@ for k in range(8):
 
 def test_compiling_again_and_again_takes_no_more_memory():
     program = """
-from fnx.lowering.cpu.jit import compiler
+from fnx.lowering.cpu.jit import compiler, session
 def resident():
     with open("/proc/self/statm", encoding="ascii") as f:
         return int(f.read().split()[1]) * 4096

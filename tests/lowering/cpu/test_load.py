@@ -13,7 +13,7 @@ import pytest
 from llvm_texts import Emitted, axpy, check_axpy
 
 from fnx.core.errors import CompileError
-from fnx.lowering.cpu.jit import code_cache, compiler, disk_cache
+from fnx.lowering.cpu.jit import code_cache, compiler, disk_cache, session
 from fnx.lowering.cpu.loader import load, symbols
 
 F8 = [((5,), "float64")]
@@ -214,7 +214,7 @@ def test_same_code_as_numbas_generator():
 
     generator = Generator("theirs")
     ours = compiler.compile_text(axpy())
-    with compiler.session(), compiler.target_machine():
+    with session.session(), compiler.target_machine():
         module = compiler.parse(axpy(), generator._tm)
         builder = generator._pass_builder(opt=2)
         builder.getModulePassManager().run(module, builder)
