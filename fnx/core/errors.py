@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 from fnx.core import config
 from fnx.core.source import at_line, is_internal, public_function, user_source
 
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # in the repr of functions: it tells users nothing
+_ADDRESS = r" at 0x[0-9a-f]+"  # in the repr of functions: it tells users nothing
 
 
 class FnxError(Exception):
@@ -27,7 +27,7 @@ class FnxError(Exception):
     def __init__(self, message: str, *rest: object):
         self.source = user_source()
         name = public_function() if self.source else ""
-        message = _ADDRESS.sub("", message)
+        message = re.sub(_ADDRESS, "", message)
         called = f", in {name}" if name and name not in message else ""
         super().__init__(message + at_line(self.source) + called, *rest)
 

@@ -33,6 +33,8 @@ def _made(
     own = cls.__dict__
     if not own.get("__doc__"):
         cls.__doc__ = cls.__name__  # or its signature is found out, and printed
+    if frozen and eq and repr and init and _is_as_its_base(cls):
+        return cls
     fields = _fields(cls, frozen)
     params: Any = cls.__dataclass_params__  # type: ignore[attr-defined]
     params.init, params.repr, params.eq, params.frozen = init, repr, eq, frozen
@@ -65,6 +67,21 @@ def _made(
                 raise TypeError(f"cannot overwrite attribute {name} in class {cls.__name__}")
             setattr(cls, name, method)
     return cls
+
+
+_METHODS = frozenset(["__init__", "__repr__", "__eq__", "__hash__", "__post_init__", "__setattr__"])
+
+
+def _is_as_its_base(cls: type) -> bool:
+    """Whether a frozen class has no more fields or methods than the dataclass that it inherits from."""
+    if "__annotations__" in cls.__dict__:
+        return False
+    while _METHODS.isdisjoint(cls.__dict__) and len(cls.__bases__) == 1:
+        cls = cls.__bases__[0]
+        params: Any = cls.__dict__.get("__dataclass_params__")
+        if params is not None:
+            return all([params.frozen, params.eq, params.repr, params.init])
+    return False
 
 
 def _fields(cls: type, frozen: bool) -> tuple:

@@ -180,3 +180,49 @@ def test_what_is_not_known_is_refused():
         @fast_dataclasses._record
         class Keyword:
             x: int = dataclasses.field(kw_only=True)
+
+
+def test_classes_that_add_no_fields(dataclass):
+    @dataclass(frozen=True)
+    class Base:
+        x: int
+        y: int = 2
+
+    @dataclass(frozen=True)
+    class Same(Base):
+        """It only has another name."""
+
+        y = 3  # without an annotation: the default stays
+
+    class Between(Base):
+        def __eq__(self, other):
+            return "theirs"
+
+    @dataclass(frozen=True)
+    class Below(Between):
+        pass
+
+    @dataclass(frozen=True)
+    class Checked(Base):
+        def __post_init__(self):
+            if self.x < 0:
+                raise ValueError(self.x)
+
+    @dataclass(frozen=True)
+    class Alone:
+        pass
+
+    assert (Same(1).x, Same(1).y, Same.y) == (1, 2, 3)
+    assert repr(Same(1)).endswith("Same(x=1, y=2)")
+    assert Same(1) == Same(1) != Base(1)
+    assert hash(Same(1)) == hash(Base(1))
+    assert outcome(lambda: setattr(Same(1), "x", 2)) is dataclasses.FrozenInstanceError
+    assert [f.name for f in dataclasses.fields(Same)] == ["x", "y"]
+    assert dataclasses.replace(Same(1), y=5) == Same(1, 5)
+    assert Same.__match_args__ == ("x", "y")
+    assert (Below(1) == Below(1)) is True
+    assert outcome(lambda: Checked(-1)) is ValueError
+    assert Checked(1) == Checked(1)
+    assert Alone() == Alone()
+    assert pickle.loads(pickle.dumps(Transpose((0,)))) == Transpose((0,))
+    assert (Below.__doc__ or "").startswith("Below")

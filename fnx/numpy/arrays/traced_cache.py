@@ -8,7 +8,6 @@ call, to the bit, and nothing is compiled: tracing takes half a millisecond.
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -54,7 +53,10 @@ class _Replays:
     """The jaxprs of a function, by the types of arrays and the values of other arguments."""
 
     def __init__(self, f: Callable, numbers: Sequence[str]):
-        names = list(signature(f).parameters)
+        inner = f
+        while hasattr(inner, "__wrapped__"):
+            inner = inner.__wrapped__
+        names = inner.__code__.co_varnames  # arguments first
         self.f, self.programs, self.seen = f, dict[tuple, Any](), set[tuple]()
         self.numbers = frozenset([*numbers, *map(names.index, numbers)])
 

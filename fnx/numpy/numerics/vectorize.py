@@ -56,12 +56,12 @@ def apply_over_axes(func, a, axes):
 
 
 _TERM = r"\((?:[\w\s]*(?:,[\w\s]*)*)?\)"
-_SIGNATURE = re.compile(rf"^\s*{_TERM}(?:\s*,\s*{_TERM})*\s*->\s*{_TERM}(?:\s*,\s*{_TERM})*\s*$")
+_SIGNATURE = rf"^\s*{_TERM}(?:\s*,\s*{_TERM})*\s*->\s*{_TERM}(?:\s*,\s*{_TERM})*\s*$"
 
 
 def _parse(signature: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
     """The names of core axes of arguments and results: "(n),(n,m)->(m)"."""
-    if not _SIGNATURE.match(signature):
+    if not re.match(_SIGNATURE, signature):  # compiled at the first use
         raise InvalidValue(f"{signature!r} is no signature; expected one as '(n),(n,m)->(m)'")
     sides = []
     for side in signature.split("->"):

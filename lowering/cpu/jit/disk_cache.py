@@ -131,23 +131,29 @@ def _compiler() -> str:
 @lru_cache(maxsize=1)
 def fingerprint() -> str:
     """What tells the sources that decide to what code a jaxpr is lowered: their sizes and times."""
-    lines = [__version__]  # some installers give all files the same time
+    found: list[tuple[str, int, int]] = []
     for package in SOURCES:
         spec = importlib.util.find_spec(package)
         for root in (spec.submodule_search_locations or ()) if spec else ():
-            _stamps(root, lines)
-    return blake2b("\n".join(lines).encode(), digest_size=_DIGEST).hexdigest()
+            found += _stamps(root)
+    # The version, too: some installers give all files the same time.
+    said = f"{__version__} {sorted(found)}"
+    return blake2b(said.encode(), digest_size=_DIGEST).hexdigest()
 
 
-def _stamps(place: str, lines: list[str]) -> None:
-    """Name, size and time of each source file below a folder."""
-    with os.scandir(place) as entries:
-        for entry in sorted(entries, key=lambda entry: entry.name):
-            if entry.name.endswith(".py"):
-                about = entry.stat()
-                lines.append(f"{entry.name} {about.st_size} {about.st_mtime_ns}")
-            elif entry.is_dir() and entry.name != "__pycache__":
-                _stamps(entry.path, lines)
+def _stamps(place: str) -> list[tuple[str, int, int]]:
+    """Name, size and time of each source file below a folder, in any order."""
+    found, folders = [], [place]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                name = entry.name
+                if name[-3:] == ".py":
+                    about = entry.stat()
+                    found.append((name, about.st_size, about.st_mtime_ns))
+                elif "." not in name and name != "__pycache__" and entry.is_dir():
+                    folders.append(entry.path)
+    return found
 
 
 # --- entries -----------------------------------------------------------------------------------
