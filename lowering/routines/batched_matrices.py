@@ -243,3 +243,6 @@ def fill_if(cond: Expr, *fills: tuple[Ref, int]) -> If:
 
 def i32(n: int) -> Expr:
     return scalar.cast(scalar.size(n), "int32")
+
+
+ROUTINES = {"same_bytes": same_bytes}

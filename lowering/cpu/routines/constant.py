@@ -26,3 +26,6 @@ def constant(builder: Generation, r: Any, outs: list[Value]) -> None:
     destination = place(builder, out)
     args = [at(destination), Address(symbols.keep(array)), scalar.size(array.nbytes)]
     builder.emit(CallLibrary("libm:memcpy", args, [destination.buffer]))
+
+
+ROUTINES = {"constant": constant}
