@@ -13,8 +13,8 @@ import fnx.numpy as jnp
 from fnx.lowering.cpu.jit import code_cache, compiler
 from fnx.lowering.cpu.kernels import fft_executor, fft_plan, pocketfft
 from fnx.lowering.cpu.processor import thresholds
-from fnx.lowering.cpu.runtime import thread_pool
 from fnx.lowering.cpu.routines import fft
+from fnx.lowering.cpu.runtime import thread_pool
 
 _rng = np.random.default_rng(0)
 
