@@ -78,7 +78,7 @@ RESIDUAL_BYTES = 2
 RESIDUAL_PRICE = 4  # how dear it is then, against running them again
 RESIDUAL_REGISTERS = 16  # elements of an array that is not in memory
 # of its bytes, the price of a carry that each iteration writes anyway: into rows of a stack
-CARRY_ROW_PRICE = 0.6
+CARRY_ROW_PRICE = 0.3
 
 # interpreters/primitives/masked_loop.py, interpreters/primitives/write_out.py
 MEMBERS = 8  # batch elements from which on each may run a loop of its own,
