@@ -45,6 +45,7 @@ BLOCKED_ITERATIONS = 48  # iterations of a scan from which on checkpoints are wo
 BLOCKED_STATE = 1 << 9  # bytes stored for each iteration, likewise
 # times the states that are kept: so many are worth blocks after which carries are where they began
 ODD_BLOCKS = 1.125
+SHORT_BLOCKS = 1.125  # times the least bytes: so many are worth blocks that stay in nearer caches
 BLOCKED_RECOMPUTING = 1.5  # bytes of computing again, for a byte stored, at most
 
 # interpreters/reverse/checkpoint_online.py, checkpoint_while.py, trip_count.py
