@@ -85,7 +85,7 @@ def _update(builder: Builder, eqn: Eqn, r: recipe.Update, inputs: list[Value], o
     if slice_update_fusion.extends(
         builder, r, operand, out, chained=id(eqn) in builder.scope.chains
     ):
-        slice_update_fusion.extend(builder, r, operand, out)
+        slice_update_fusion.extend(builder, r, inputs, out)
     elif updates.is_anew(builder, r, inputs, out):
         elementwise.store_pieces(builder, eqn, slice_update_fusion.pieces(r, out.shape), out)
     else:

@@ -45,6 +45,7 @@ BLOCKED_ITERATIONS = 48  # iterations of a scan from which on checkpoints are wo
 BLOCKED_STATE = 1 << 9  # bytes stored for each iteration, likewise
 # times the states that are kept: so many are worth blocks after which carries are where they began
 ODD_BLOCKS = 1.125
+SHORT_BLOCKS = 1.125  # times the least bytes: so many are worth blocks that stay in nearer caches
 BLOCKED_RECOMPUTING = 1.5  # bytes of computing again, for a byte stored, at most
 
 # interpreters/reverse/checkpoint_online.py, checkpoint_while.py, trip_count.py
@@ -78,7 +79,7 @@ RESIDUAL_BYTES = 2
 RESIDUAL_PRICE = 4  # how dear it is then, against running them again
 RESIDUAL_REGISTERS = 16  # elements of an array that is not in memory
 # of its bytes, the price of a carry that each iteration writes anyway: into rows of a stack
-CARRY_ROW_PRICE = 0.6
+CARRY_ROW_PRICE = 0.3
 
 # interpreters/primitives/masked_loop.py, interpreters/primitives/write_out.py
 MEMBERS = 8  # batch elements from which on each may run a loop of its own,

@@ -2,7 +2,8 @@
 
 To go back over a block of iterations, these are run again from the arrays at its beginning, and only of
 this one block is there something kept for each iteration: for n iterations about twice the square root
-of n states instead of n.
+of n states instead of n. Blocks are rather short than few, since rows of a block are written and read in
+every iteration, and should stay in a cache; states at the beginnings of blocks go through memory rarely.
 
 Source: Griewank & Walther 2008, ch. 12; Chen et al. 2016.
 Input: a scan, and the residuals that it would stack.
@@ -59,14 +60,21 @@ def length_of_blocks(scan: ScanRecord, parts: Split) -> int | None:
     inner = any(e.prim.name == "scan" for e in again.jaxpr.eqns)
     if cost >= sum(stored) * (policy.RESIDUAL_PRICE if inner else policy.BLOCKED_RECOMPUTING):
         return None
-    root = isqrt(scan.length)
+    _, carry, _ = scan.parts(scan.jaxpr.inputs)
+    return _length(scan.length, sum(v.aval.nbytes for v in carry), sum(stored))
+
+
+def _length(iterations: int, state: int, row: int) -> int:
+    """The shortest blocks that keep hardly more bytes than those that keep the least."""
+    root = isqrt(iterations)
+
+    def kept(b: int) -> float:
+        found = iterations // b * state + (b + iterations % b) * row
+        return found * (policy.ODD_BLOCKS if b % 2 else 1)
+
     sizes = range(max(root // 2, 2), 2 * root)
-
-    def states(b: int) -> float:
-        kept = scan.length // b + b + scan.length % b
-        return kept * (policy.ODD_BLOCKS if b % 2 else 1)
-
-    return min(sizes, key=lambda b: (states(b), abs(b - root)))
+    most = policy.SHORT_BLOCKS * min(map(kept, sizes))
+    return next(b for b in sizes if kept(b) <= most)
 
 
 def _is_in_strips(scan: ScanRecord, parts: Split, near_row: int) -> bool:

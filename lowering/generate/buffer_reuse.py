@@ -20,7 +20,7 @@ from fnx.lowering.ir.expressions import buffers_read, nodes
 from fnx.lowering.ir.kernel import Buffer, Let, Stmt, Store
 
 from .generation import Generation
-from .values import Inlined, Materialized, NeedsFlush, Scalars, Value
+from .values import Fused, Inlined, Materialized, NeedsFlush, Scalars, Value
 
 if TYPE_CHECKING:
     from .fusion_groups import Group, Member
@@ -39,7 +39,7 @@ def choose(builder: Generation, group: "Group", stores: "list[Member]") -> bool:
         for old in scope.values.values()
         if isinstance(old.state, Materialized) and old.state.buffer in reads
     ]
-    needed: set[Buffer] | None = None
+    needed: _Needed | None = None
     for m in stores:
         h = m.value
         if (
@@ -49,7 +49,8 @@ def choose(builder: Generation, group: "Group", stores: "list[Member]") -> bool:
             or h.preferred_buffer is not None
         ):
             continue
-        for old, state in read_here:
+        own_carry = h.carry_buffer.buffer if h.carry_buffer is not None else None
+        for old, state in sorted(read_here, key=lambda r: r[1].buffer is not own_carry):
             if state.buffer in taken or not state.owned:
                 continue
             if state.buffer in others:
@@ -64,10 +65,10 @@ def choose(builder: Generation, group: "Group", stores: "list[Member]") -> bool:
             if not reads[state.buffer] <= own:
                 continue
             if needed is None:
-                needed = _needed(builder)
+                needed = _needed(builder, group)
                 if needed is None:
                     return bool(taken)
-            if state.buffer not in needed:
+            if not _is_needed(state, needed):
                 h.preferred_buffer = state
                 taken.add(state.buffer)
                 break
@@ -83,29 +84,41 @@ def _reads(exprs: list[Expr]) -> dict[Buffer, set[int]]:
     return found
 
 
-def _needed(builder: Generation) -> set[Buffer] | None:
-    """The buffers that equations still to come read; None where nobody knows yet."""
-    found: set[Buffer] = set()
+_Needed = dict[Buffer, set[Expr | None]]
+
+
+def _is_needed(state: Materialized, needed: _Needed) -> bool:
+    """Whether elements of an array are read later; a row is apart from what begins elsewhere."""
+    bases = needed.get(state.buffer, ())
+    return state.base in bases or None in bases if state.row else bool(bases)
+
+
+def _needed(builder: Generation, group: "Group") -> _Needed | None:
+    """The buffers that equations still to come read, and from where on; None where nobody knows yet."""
+    found: _Needed = {}
     seen: set[int] = set()
     inner = scope = builder.scope
+    groups = [group, *scope.groups]  # what they read is known: they are at work, or looked at apart
     while scope is not None:
         for h in scope.waiting():
             waiting = (
                 h.last_use >= scope.position if scope is inner else h.last_use > scope.position
             )
-            if waiting and not _add_buffers(h, found, seen):
+            if waiting and not _add_buffers(h, found, seen, groups):
                 return None
         scope = scope.outer
     return found
 
 
-def _add_buffers(value: Value, found: set[Buffer], seen: set[int]) -> bool:
+def _add_buffers(
+    value: Value, found: _Needed, seen: set[int], groups: "list[Group]"
+) -> bool:
     """Add the buffers that hold a value, or what it is computed of; whether they are known."""
     todo = [value]
     while todo:
         h = todo.pop()
         if isinstance(h.state, Materialized):
-            found.add(h.state.buffer)
+            found.setdefault(h.state.buffer, set()).add(h.state.base)
         elif isinstance(h.state, Inlined):
             if id(h) in seen:
                 continue
@@ -115,9 +128,13 @@ def _add_buffers(value: Value, found: set[Buffer], seen: set[int]) -> bool:
                 continue
             index = tuple(scalar.var("int64") for _ in h.shape)
             try:
-                found.update(_reads([h(*index)]))
+                for buffer in _reads([h(*index)]):  # from anywhere
+                    found.setdefault(buffer, set()).add(None)
             except NeedsFlush:
                 return False  # it waits for a group
+        elif isinstance(h.state, Fused):
+            if h is not value and h.state.group not in groups:
+                return False
         elif h is not value and not isinstance(h.state, Scalars):
             return False
     return True

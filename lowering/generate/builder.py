@@ -175,7 +175,7 @@ class Builder(Storage):
             if waiting or regional and not boundary_regions.reads_along(eqn):
                 self.store(h)
         if joined is not None:
-            slice_update_fusion.map_chain(self, eqn, recipes.fn, joined, outs[0])
+            slice_update_fusion.map_chain(self, eqn, recipes.fn, joined, inputs, outs[0])
         elif isinstance(recipes, tuple):
             for h, r in zip(outs, recipes, strict=True):
                 self._make(self, eqn, r, inputs, [h])

@@ -12,7 +12,7 @@ Pays when: boxes cover much of an array that is not small; several follow one an
 Costs: code for each region of the cuts between boxes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -42,8 +42,11 @@ class Boxes(Inlined):
         cost: int,
         shape: Shape,
         origin: Value | None = None,
+        sources: Sequence[Value] | None = None,
     ):
-        super().__init__(lambda *index: self.within((0,) * len(shape), shape, *index), cost)
+        super().__init__(
+            lambda *index: self.within((0,) * len(shape), shape, *index), cost, sources
+        )
         self.base = base
         self.boxes = boxes
         self.origin = origin
@@ -79,13 +82,19 @@ class Boxes(Inlined):
 class Mapped(Boxes):
     """What an elementwise operation, `fn`, makes of a chain: it joins the chain's one pass."""
 
-    def __init__(self, chain: Value, fn: Callable[..., Expr], cost: int):
+    def __init__(
+        self, chain: Value, fn: Callable[..., Expr], cost: int, inputs: Sequence[Value]
+    ):
         state = chain.state
         assert isinstance(state, Boxes)
-        super().__init__(state.base, state.boxes, state.cost + cost, chain.shape)
+        super().__init__(
+            state.base, state.boxes, state.cost + cost, chain.shape, sources=inputs
+        )
         self.made = fn
         self.part = (0,) * chain.ndim, chain.shape
-        chain.state = Inlined(lambda *index: state.within(*self.part, *index), state.cost)
+        chain.state = Inlined(
+            lambda *index: state.within(*self.part, *index), state.cost, state.sources
+        )
 
     def within(self, least: Shape, most: Shape, *index: Expr) -> Expr:
         self.part = least, most  # what `fn` reads of the chain lies there, too
@@ -119,10 +128,15 @@ def mapped(builder: Generation, eqn: Eqn, inputs: list[Value], outs: list[Value]
 
 
 def map_chain(
-    builder: Generation, eqn: Eqn, fn: Callable[..., Expr], chain: Value, out: Value
+    builder: Generation,
+    eqn: Eqn,
+    fn: Callable[..., Expr],
+    chain: Value,
+    inputs: Sequence[Value],
+    out: Value,
 ) -> None:
     """Let an elementwise equation join a chain; store the result unless another one follows."""
-    out.state = Mapped(chain, fn, eqn.prim.cost_of(*eqn.inputs).operations)
+    out.state = Mapped(chain, fn, eqn.prim.cost_of(*eqn.inputs).operations, inputs)
     if len(out.consumers) != 1 or -1 in out.consumers or out.destination is not None:
         store(builder, out)
 
@@ -138,9 +152,12 @@ def extends(
     return r.combine is not None and isinstance(operand.state, Inlined) and operand.state.cost <= 1
 
 
-def extend(builder: Generation, r: recipe.Update, operand: Value, out: Value) -> None:
+def extend(
+    builder: Generation, r: recipe.Update, inputs: Sequence[Value], out: Value
+) -> None:
     """Take one more box; store the result unless another update follows."""
     assert r.box is not None
+    operand: Value = r.operand  # type: ignore[assignment]
     state = operand.state
     boxes = [*state.boxes] if isinstance(state, Boxes) else []
     base = state.base if isinstance(state, Boxes) else operand
@@ -149,7 +166,7 @@ def extend(builder: Generation, r: recipe.Update, operand: Value, out: Value) ->
     low, high = r.box
     if all(l < h for l, h in zip(low, high, strict=True)):  # it may be empty
         boxes.append((low, high, r.value, r.combine is not None))
-    out.state = Boxes(base, boxes, cost + 1, out.shape, origin)
+    out.state = Boxes(base, boxes, cost + 1, out.shape, origin, inputs)
     if len(out.consumers) != 1 or -1 in out.consumers or out.destination is not None:
         store(builder, out)
 

@@ -1,0 +1,143 @@
+"""Gradients of simulations on grids, however their stencils are written, against the plain interpreter."""
+
+import os
+
+import numpy as np
+import pytest
+from kernels import program
+
+import fnx
+import fnx.numpy as jnp
+from fnx import lax
+from fnx.lowering.ir import traversal
+from fnx.lowering.ir.kernel import Copy, Loop
+
+FUZZ, START = (int(os.environ.get(k, 0)) for k in ("FNX_FUZZ", "FNX_FUZZ_FROM"))
+
+pytestmark = pytest.mark.usefixtures("checked")
+
+SHAPES = [(60,), (19, 24), (33, 20), (1, 40), (2, 30), (40, 2), (18, 1), (17, 18, 20), (3, 20, 18)]
+BLOCKED = 50  # steps from which on checkpoints are kept, and blocks run again
+
+
+def cut(x, axis, low, high):
+    return lax.slice_in_dim(x, low, high, axis=axis)
+
+
+def rolled(x, s, axis):
+    return jnp.roll(x, s, axis)
+
+
+def joined(x, s, axis):
+    n = x.shape[axis]
+    s = -s % n
+    return jnp.concatenate([cut(x, axis, s, n), cut(x, axis, 0, s)], axis)
+
+
+def padded(mode):
+    def shifted(x, s, axis):
+        if mode in ("reflect", "symmetric") and x.shape[axis] < 2:
+            return x
+        widths = [(0, 0)] * x.ndim
+        widths[axis] = (1, 1)
+        return cut(jnp.pad(x, widths, mode=mode), axis, 1 - s, 1 - s + x.shape[axis])
+
+    return shifted
+
+
+def set_inside(x, s, axis):
+    """Zero at an end."""
+    n = x.shape[axis]
+    at = [slice(None)] * x.ndim
+    at[axis] = slice(1, None) if s > 0 else slice(None, n - 1)
+    rest = cut(x, axis, 0, n - 1) if s > 0 else cut(x, axis, 1, n)
+    return jnp.zeros_like(x).at[tuple(at)].set(rest)
+
+
+def held(x, s, axis):
+    """Itself at an end."""
+    n = x.shape[axis]
+    at = [slice(None)] * x.ndim
+    at[axis] = slice(1, None) if s > 0 else slice(None, n - 1)
+    rest = cut(x, axis, 0, n - 1) if s > 0 else cut(x, axis, 1, n)
+    return (0.5 * x).at[tuple(at)].add(rest)
+
+
+def masked(x, s, axis):
+    where = lax.broadcasted_iota(np.int64, x.shape, axis)
+    return jnp.where(where == (0 if s > 0 else x.shape[axis] - 1), 0.0, jnp.roll(x, s, axis))
+
+
+MODES = ["edge", "wrap", "reflect", "symmetric", "constant"]
+SHIFTS = [rolled, joined, set_inside, held, masked, *map(padded, MODES)]
+
+
+class Simulation:
+    """Random steps of a few fields, each driven by products of neighbours."""
+
+    def __init__(self, seed):
+        self.rng = rng = np.random.default_rng(seed)
+        self.shape = SHAPES[rng.integers(len(SHAPES))]
+        self.dtype = rng.choice(["float64", "float64", "float32"])
+        self.steps = int(rng.choice([1, 4, BLOCKED]))
+        self.fields = int(rng.integers(1, 4))
+        few = rng.choice(len(SHIFTS), 2)
+        self.terms = [self._term(few) for _ in range(self.fields * int(rng.integers(1, 4)))]
+        self.inside = rng.integers(3) == 0
+        self.arguments = [
+            rng.uniform(-1, 1, self.shape).astype(self.dtype) for _ in range(self.fields + 1)
+        ]
+
+    def _term(self, few):
+        k, a, b = self.rng.integers(self.fields, size=3)
+        shift = SHIFTS[few[self.rng.integers(2)]]
+        axis, kind = self.rng.integers(len(self.shape)), self.rng.integers(5)
+        return k, a, b, shift, int(axis), kind
+
+    def step(self, state, c):
+        change = [-0.1 * f for f in state]
+        for k, a, b, shift, axis, kind in self.terms:
+            f, g = state[a], state[b]
+            ahead, behind = shift(f, -1, axis), shift(f, 1, axis)
+            match kind:
+                case 0:
+                    term = c * (ahead + behind - 2 * f)
+                case 1:
+                    term = g * (ahead - behind)
+                case 2:
+                    flux = g * (ahead + f)
+                    term = flux - shift(flux, 1, axis)
+                case 3:
+                    term = jnp.where(g > 0, g * (f - behind), g * (ahead - f))
+                case _:
+                    term = jnp.sin(ahead) * jnp.cos(behind)
+            change[k] = change[k] + term
+        new = [0.9 * f + 0.04 * d for f, d in zip(state, change, strict=True)]
+        if self.inside and all(n > 2 for n in self.shape):
+            inner = (slice(1, -1),) * len(self.shape)
+            new = [f.at[inner].set(n[inner]) for f, n in zip(state, new, strict=True)]
+        return new
+
+    def loss(self, *arguments):
+        *state, c = arguments
+        step = lambda s, _: (self.step(s, c), None)
+        last, _ = lax.scan(step, state, None, length=self.steps)
+        return sum(jnp.sum(f * f + f) for f in last)
+
+
+@pytest.mark.parametrize("seed", range(START, START + (FUZZ or 16)))
+def test_random_simulations(seed):
+    s = Simulation(seed)
+    g = fnx.grad(s.loss, tuple(range(s.fields + 1)))
+    arguments = s.arguments
+    if seed % 4 == 1:
+        g, arguments = fnx.vmap(g), [np.stack([x, x[::-1]]) for x in arguments]
+    if seed % 4 == 2 and s.steps < BLOCKED:
+        first = g
+        g = fnx.grad(lambda *xs: sum(jnp.sum(jnp.cos(x)) for x in first(*xs)), 0)
+    found = fnx.jit(g)(*arguments)
+    wanted = fnx.jit(g, backend="reference")(*arguments)
+    tolerance = {"float64": 1e-9, "float32": 2e-3}[str(s.dtype)]
+    for a, b in zip(*map(fnx.tree.leaves, (found, wanted)), strict=True):
+        scale = float(np.max(np.abs(b), initial=1.0))
+        np.testing.assert_allclose(np.asarray(a) / scale, np.asarray(b) / scale, atol=tolerance)
