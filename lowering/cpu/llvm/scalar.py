@@ -13,7 +13,7 @@ from fnx.lowering.cpu.processor.features import has_fma
 from fnx.lowering.ir.number_formats import BYTES, KIND, PART, rounded
 from fnx.lowering.math import division_by_constant, expand
 
-from . import special
+from . import integer_division, special
 from .conversions import bitcast, cast
 from .emitter import Emitter
 from .types import INTRINSIC_TYPE, REGISTER, Operand, bits, constant, is_simple, types, whole
@@ -175,43 +175,6 @@ def _same(dtype: str) -> Printer:
     return lambda code, e: code.memo[e.args[0]]
 
 
-def _safe_divisor(e: Expr) -> bool:
-    if e.op == "size":
-        return e.attr > 0
-    return e.op in ("const", "literal") and e.attr not in (0, -1)
-
-
-def _division(op: str) -> Callable[[str], Printer]:
-    """Integer division without traps: by zero, -1 and the dividend; the least number by -1 wraps."""
-
-    def of(dtype: str) -> Printer:
-        t, signed = REGISTER[dtype], dtype[0] == "i"
-        head = f"{'s' if signed else 'u'}{op} {t} "
-
-        def emit(code: Emitter, e: Expr) -> Operand:
-            a, b = code.memo[e.args[0]], code.memo[e.args[1]]
-            divisor = e.args[1]
-            if _safe_divisor(divisor):
-                # Known when compiled: a multiplication or a mask in place of a slow instruction.
-                b = str(divisor.attr) if divisor.op == "literal" else b
-                return code.op(f"{head}{a}, {b}")
-            zero = unsafe = code.op(f"icmp eq {t} {b}, 0")
-            if signed:
-                minus = code.op(f"icmp eq {t} {b}, -1")
-                unsafe = code.op(f"or i1 {zero}, {minus}")
-            safe = code.op(f"select i1 {unsafe}, {t} 1, {t} {b}")
-            result = code.op(f"{head}{a}, {safe}")
-            if signed:
-                other = code.op(f"sub {t} 0, {a}") if op == "div" else "0"
-                result = code.op(f"select i1 {minus}, {t} {other}, {t} {result}")
-            by_zero = "-1" if op == "div" else a
-            return code.op(f"select i1 {zero}, {t} {by_zero}, {t} {result}")
-
-        return emit
-
-    return of
-
-
 def _shift(instruction: str) -> Callable[[str], Printer]:
     def of(dtype: str) -> Printer:
         t, width = REGISTER[dtype], 8 * BYTES[dtype]
@@ -292,8 +255,8 @@ _OPS: dict[str, dict[str, Callable[[str], Printer]]] = {
     "add": {"iu": _integer("add"), "f": _float("fadd"), "b": _integer("or")},
     "sub": {"iu": _integer("sub"), "f": _float("fsub"), "b": _integer("xor")},
     "mul": {"iu": _integer("mul"), "f": _float("fmul"), "b": _integer("and")},
-    "div": {"iu": _division("div"), "f": _quotient},
-    "rem": {"iu": _division("rem")},
+    "div": {"iu": integer_division.printer("div"), "f": _quotient},
+    "rem": {"iu": integer_division.printer("rem")},
     "fmod": {"f": _exact_float("frem")},
     "neg": {"iu": _neg_int, "fh": _neg_float, "b": _same},
     "abs": {"i": _call("abs", ", i1 false"), "ub": _same, "fh": _call("fabs")},
