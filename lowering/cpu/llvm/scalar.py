@@ -6,7 +6,7 @@ function that is printed once per module.
 
 from collections.abc import Callable
 from functools import lru_cache
-from math import frexp, isnan, nan
+from math import frexp, inf, isnan, nan
 
 from fnx.core.scalar import Expr
 from fnx.lowering.cpu.processor.features import has_fma
@@ -107,6 +107,37 @@ def _quotient(dtype: str) -> Printer:
         return code.op(f"call {t} {full}({t} {code.memo[x]}, {t} {high}, {t} {rest})")
 
     return emit
+
+
+def _remainder(dtype: str) -> Printer:
+    """C's fmod; by a power of two it is x less a whole multiple, which is exact."""
+    t = REGISTER[dtype]
+    suffix = INTRINSIC_TYPE[t]
+    declared = {
+        f"@llvm.trunc.{suffix}": f"declare {t} @llvm.trunc.{suffix}({t})",
+        f"@llvm.copysign.{suffix}": f"declare {t} @llvm.copysign.{suffix}({t}, {t})",
+    }
+    trunc, copysign = declared
+
+    def emit(code: Emitter, e: Expr) -> Operand:
+        divisor = e.args[1]
+        size = abs(float(rounded(divisor.attr, dtype))) if divisor.op in _NUMBERS else 0.0
+        if not _is_large_power_of_two(size):
+            return _function(code, e)
+        for name, text in declared.items():
+            code.module.declare(name, text)
+        x = code.memo[e.args[0]]
+        quotient = code.op(f"fmul {t} {x}, {constant(1 / size, dtype)}")
+        whole_ = code.op(f"call {t} {trunc}({t} {quotient})")
+        rest = code.op(f"fsub {t} {x}, {code.op(f'fmul {t} {whole_}, {constant(size, dtype)}')}")
+        return code.op(f"call {t} {copysign}({t} {rest}, {t} {x})")
+
+    return emit
+
+
+def _is_large_power_of_two(size: float) -> bool:
+    """Whether quotients do not overflow; those that underflow are cut off to zero anyway."""
+    return 1.0 <= size < inf and frexp(size)[0] == 0.5
 
 
 def _call(name: str, extra: str = "") -> Callable[[str], Printer]:
@@ -256,7 +287,7 @@ _OPS: dict[str, dict[str, Callable[[str], Printer]]] = {
     "sub": {"iu": _integer("sub"), "f": _float("fsub"), "b": _integer("xor")},
     "mul": {"iu": _integer("mul"), "f": _float("fmul"), "b": _integer("and")},
     "div": {"iu": integer_division.printer("div"), "f": _quotient},
-    "rem": {"iu": integer_division.printer("rem")},
+    "rem": {"iu": integer_division.printer("rem"), "f": _remainder},
     "fmod": {"f": _exact_float("frem")},
     "neg": {"iu": _neg_int, "fh": _neg_float, "b": _same},
     "abs": {"i": _call("abs", ", i1 false"), "ub": _same, "fh": _call("fabs")},

@@ -1,4 +1,4 @@
-"""Quotients of 64-bit integers by known numbers, in loops that become vectors."""
+"""Quotients and remainders by known numbers, in loops that become vectors."""
 
 import random
 
@@ -61,3 +61,31 @@ def test_no_scalar_products(op, dtype):
     asm = jax.jit(lambda x: op(x, dtype(2000))).lower(x).as_text("asm")
     assert "vpmuludq" in asm
     assert "imulq" not in asm and "\tmulq" not in asm and "\tmulxq" not in asm
+
+
+def floats(dtype):
+    """Zeros, ends of the format, infinities, NaN, whole numbers, and any others."""
+    info, rng = np.finfo(dtype), np.random.default_rng(3)
+    found = [0.0, 1.0, 2.0, 0.5, 1.5, 7.75, np.inf, info.max, info.tiny, info.smallest_subnormal]
+    found = np.array([*found, 1 - info.epsneg, 2 / info.eps, 1 / info.eps + 1, np.nan], dtype)
+    scale = 10.0 ** rng.integers(-4, 4, 300)
+    return np.concatenate([found, -found, (rng.normal(size=300) * scale).astype(dtype)])
+
+
+@pytest.mark.parametrize("divisor", [1.0, 2.0, -1.0, -4.0, 1024.0, 2.0**15, 0.5, 3.0, np.inf])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
+def test_remainders_of_floats(dtype, divisor):
+    x = floats(dtype)
+    with np.errstate(all="ignore"):
+        wanted = np.fmod(x, dtype(divisor))
+    made = np.asarray(jax.jit(lambda x: lax.rem(x, dtype(divisor)))(x))
+    np.testing.assert_array_equal(made, wanted)
+    number = ~np.isnan(wanted)
+    assert (np.signbit(made) == np.signbit(wanted))[number].all()
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_fraction_is_no_call(dtype):
+    text = jax.jit(lambda x: x % 1.0).lower(jnp.zeros(1000, dtype)).as_text("llvm")
+    assert "fnx_v_rem" not in text
+    assert "fmod" not in text
