@@ -164,7 +164,7 @@ def pieces(
 
 
 def _are_indices(builder: Generation, inputs: list[Value], out: Value) -> bool:
-    """Whether columns are joined only to be indices, of which each reader takes one column after the other."""
+    """Whether columns are joined only to be indices: each reader takes them one after the other."""
     for k in out.consumers:
         e = builder.scope.eqns[k]
         values = builder.scope.values

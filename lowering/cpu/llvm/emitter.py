@@ -11,7 +11,8 @@ from .types import Operand
 class Emitter(Protocol):
     """A function while it is printed.
 
-    `memo` holds operands by expression, `fast` reductions; `in_vector`: LLVM makes vectors of the loop around.
+    `memo` holds operands by expression, `fast` reductions; `in_vector`: LLVM makes vectors of the
+    loop around.
     """
 
     module: Any

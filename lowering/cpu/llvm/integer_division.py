@@ -1,8 +1,8 @@
 """Quotients and remainders of integers as LLVM instructions, without traps.
 
-Division by zero gives -1 and the dividend; the least number by -1 wraps. By a known number LLVM multiplies and
-shifts (Granlund and Montgomery, "Division by invariant integers using multiplication", 1994), of 64 bits
-in scalar registers alone: there is no vector instruction for the upper half of a product. So loops that
+Division by zero gives -1 and the dividend; the least number by -1 wraps. By a known number LLVM multiplies
+and shifts (Granlund and Montgomery, "Division by invariant integers using multiplication", 1994), but
+64 bits in scalar registers alone: no vector instruction gives the upper half of a product. So loops that
 become vectors get that product in parts of 32 bits.
 """
 

@@ -11,7 +11,23 @@ from fnx import lax
 from fnx.lowering.cpu.llvm.integer_division import magic
 from fnx.lowering.cpu.processor import features
 
-DIVISORS = [1, 2, 3, 5, 7, 10, 64, 641, 2000, 2**31 - 1, 2**32 - 1, 2**32, 2**32 + 1, 10**18, 2**62 + 1]
+DIVISORS = [
+    1,
+    2,
+    3,
+    5,
+    7,
+    10,
+    64,
+    641,
+    2000,
+    2**31 - 1,
+    2**32 - 1,
+    2**32,
+    2**32 + 1,
+    10**18,
+    2**62 + 1,
+]
 DIVISORS += [2**63 - 1, 6700417, 1103515245]
 
 
@@ -41,7 +57,9 @@ def test_quotients_and_remainders(dtype, divisor):
     wanted = [cut_off(n, divisor) for n in numbers]
     bits = (1 << 64) - 1  # the least number by -1 wraps
     assert [int(q) & bits for q in quotients] == [q & bits for q in wanted]
-    assert [int(r) for r in rests] == [n - q * divisor for n, q in zip(numbers, wanted, strict=True)]
+    assert [int(r) for r in rests] == [
+        n - q * divisor for n, q in zip(numbers, wanted, strict=True)
+    ]
 
 
 def test_magic_numbers_are_right_where_they_are_nearest_to_wrong():
@@ -53,14 +71,16 @@ def test_magic_numbers_are_right_where_they_are_nearest_to_wrong():
                 assert n * m >> 64 + s == n // divisor
 
 
-@pytest.mark.skipif(features.vector_bits() != 512, reason="vectors of int64 lack products and shifts")
+@pytest.mark.skipif(
+    features.vector_bits() != 512, reason="vectors of int64 lack products and shifts"
+)
 @pytest.mark.parametrize("dtype", [np.int64, np.uint64])
 @pytest.mark.parametrize("op", [lax.rem, lax.div])
 def test_no_scalar_products(op, dtype):
     x = jnp.zeros(10_000, dtype)
     asm = jax.jit(lambda x: op(x, dtype(2000))).lower(x).as_text("asm")
     assert "vpmuludq" in asm
-    assert "imulq" not in asm and "\tmulq" not in asm and "\tmulxq" not in asm
+    assert not any(op in asm for op in ("imulq", "\tmulq", "\tmulxq"))
 
 
 def floats(dtype):
