@@ -151,7 +151,8 @@ def pieces(
         if isinstance(h.state, Inlined) and h.state.regional:
             builder.store(h)
     if stack and -1 not in out.consumers and out.destination is None:
-        if _are_indices(builder, inputs, out):
+        if _are_indices(builder, out):
+            _store_dear(builder, inputs, len(out.consumers))
             out.state = Inlined(choose, 0)
             return
         if len(out.consumers) == 1:
@@ -163,7 +164,21 @@ def pieces(
     store_pieces(builder, eqn, r, out)
 
 
-def _are_indices(builder: Generation, inputs: list[Value], out: Value) -> bool:
+def _store_dear(builder: Generation, values: list[Value], uses: int) -> None:
+    """Store those that each reader had better not compute again, in one loop."""
+    dear = []
+    for h in values:
+        if not isinstance(h.state, Inlined):
+            dear.append(h)
+        elif not builder.target.inlined(h.state.cost, uses):
+            dear.append(h)
+            h.destination = h.destination or builder.new_stored(h)
+            builder.join(h, h.state.fn, "store", h.state.regional)
+    for h in dear:
+        builder.store(h)
+
+
+def _are_indices(builder: Generation, out: Value) -> bool:
     """Whether columns are joined only to be indices: each reader takes them one after the other."""
     for k in out.consumers:
         e = builder.scope.eqns[k]
@@ -171,9 +186,7 @@ def _are_indices(builder: Generation, inputs: list[Value], out: Value) -> bool:
         places = [n for n, a in enumerate(e.inputs) if type(a) is Var and values.get(a) is out]
         if places != [1] or not (e.prim.name == "gather" or e.prim.name.startswith("scatter")):
             return False
-    costs = [h.state.cost for h in inputs if isinstance(h.state, Inlined)]
-    known = all(isinstance(h.state, (Inlined, Materialized)) for h in inputs)
-    return known and all(builder.target.inlined(c, len(out.consumers)) for c in costs)
+    return True
 
 
 def store_pieces(builder: Generation, eqn: Eqn, r: recipe.Pieces, out: Value) -> None:

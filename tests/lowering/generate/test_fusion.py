@@ -310,7 +310,7 @@ def deposit(grid, p):
 
 
 def test_columns_of_indices_are_read_where_they_lie():
-    grid, p = np.zeros((9, 11)), np.random.default_rng(0).uniform(-0.4, 0.9, 500)
+    grid, p = np.zeros((64, 70)), np.random.default_rng(0).uniform(-0.4, 0.9, 500)
     lowered = fnx.jit(deposit).lower(grid, p)
     assert "concatenate" not in lowered.as_text("kernel")
     for got, want in zip(lowered.compile()(grid, p), deposit(jnp.asarray(grid), p), strict=True):
