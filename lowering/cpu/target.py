@@ -20,6 +20,7 @@ from .routines import table
 from .schedule import (
     blocked_reductions,
     lane_refill,
+    matrix_vector_pairs,
     packing,
     polling,
     register_tiling,
@@ -41,6 +42,7 @@ class CpuTarget(Target):
         loop_coalescing.coalesce,
         lookup_tables.in_memory,
         packing.rows,
+        matrix_vector_pairs.in_one_pass,
         polling.of_long_loops,
     )
     rows_are_vectors = staticmethod(short_vectors.rows_are_vectors)

@@ -54,11 +54,12 @@ class Builder(Storage):
         for var, given in zip(jaxpr.inputs, inputs, strict=True):
             scope.add(var, self._enter(given))
         self._count_uses(jaxpr)
-        for var, destination in (destinations or {}).items():
+        destinations = self._through_reshapes(jaxpr, destinations or {})
+        for var, destination in destinations.items():
             if var in scope.values:
                 continue  # an input: copied by whoever asked
             scope.add(var, self._new_value(var)).destination = destination
-        self._prefer_destinations(jaxpr, destinations or {})
+        self._prefer_destinations(jaxpr, destinations)
         for var, place in (carry_buffers or {}).items():
             for v in self._versions(jaxpr, var):
                 scope.add(v, self._new_value(v)).carry_buffer = place
@@ -71,6 +72,20 @@ class Builder(Storage):
         self.scope = scope.outer  # type: ignore[assignment]
         self._leave(scope, outs)
         return outs
+
+    def _through_reshapes(
+        self, jaxpr: Jaxpr, destinations: dict[Var, Materialized]
+    ) -> dict[Var, Materialized]:
+        """With them values that are made only to be reshaped into one: they lie there alike."""
+        found = dict(destinations)
+        for k in range(len(jaxpr.eqns) - 1, -1, -1) if destinations else ():
+            eqn = jaxpr.eqns[k]
+            place = found.get(eqn.outs[0]) if eqn.prim.name in ("reshape", "squeeze") else None
+            if place is not None and type(x := eqn.inputs[0]) is Var:
+                alone = self.scope.uses[x] == [k] and x not in self.scope.values
+                if alone and not self.target.is_small(x.aval.shape):
+                    found.setdefault(x, place)
+        return found
 
     def _prefer_destinations(self, jaxpr: Jaxpr, destinations: dict[Var, Materialized]) -> None:
         """A value that is made by updates of another, which dies there, has that one's place too."""

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from fnx.core import policy, recipe, scalar
-from fnx.core.jaxpr import Eqn
+from fnx.core.jaxpr import Eqn, Var
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import affine, traversal
 from fnx.lowering.ir.expressions import buffers_read, nodes
@@ -150,13 +150,43 @@ def pieces(
     for h in inputs:
         if isinstance(h.state, Inlined) and h.state.regional:
             builder.store(h)
-    if stack and -1 not in out.consumers and out.destination is None and len(out.consumers) == 1:
-        out.state = Inlined(choose, 2)
-        return
+    if stack and -1 not in out.consumers and out.destination is None:
+        if _are_indices(builder, out):
+            _store_dear(builder, inputs, len(out.consumers))
+            out.state = Inlined(choose, 0)
+            return
+        if len(out.consumers) == 1:
+            out.state = Inlined(choose, 2)
+            return
     if stack:
         builder.join(out, choose, eqn.prim.name)
         return
     store_pieces(builder, eqn, r, out)
+
+
+def _store_dear(builder: Generation, values: list[Value], uses: int) -> None:
+    """Store those that each reader had better not compute again, in one loop."""
+    dear = []
+    for h in values:
+        if not isinstance(h.state, Inlined):
+            dear.append(h)
+        elif not builder.target.inlined(h.state.cost, uses):
+            dear.append(h)
+            h.destination = h.destination or builder.new_stored(h)
+            builder.join(h, h.state.fn, "store", h.state.regional)
+    for h in dear:
+        builder.store(h)
+
+
+def _are_indices(builder: Generation, out: Value) -> bool:
+    """Whether columns are joined only to be indices: each reader takes them one after the other."""
+    for k in out.consumers:
+        e = builder.scope.eqns[k]
+        values = builder.scope.values
+        places = [n for n, a in enumerate(e.inputs) if type(a) is Var and values.get(a) is out]
+        if places != [1] or not (e.prim.name == "gather" or e.prim.name.startswith("scatter")):
+            return False
+    return True
 
 
 def store_pieces(builder: Generation, eqn: Eqn, r: recipe.Pieces, out: Value) -> None:

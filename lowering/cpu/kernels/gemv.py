@@ -39,15 +39,18 @@ def address(dtype: str) -> int:
 
 def text(dtype: str) -> str:
     """The LLVM IR of the routine for a dtype."""
-    return str(_Routine(dtype).module)
+    return str(Routine(dtype).module)
 
 
-class _Routine(Vectors):
+class Routine(Vectors):
     """Writes the functions of one dtype."""
 
     def __init__(self, dtype: str):
         super().__init__(dtype)
         self.rows = 8 if features.vector_bits() == 512 else 4  # what registers can hold
+        self.write(dtype)
+
+    def write(self, dtype: str) -> None:
         for rows, depth in sorted({(self.rows, 2), (4, 2), (1, 8)}):
             self.dots(rows, depth)
         for count in (thresholds.GEMV_COLUMNS, thresholds.GEMV_COLUMNS // 2, 1):

@@ -41,7 +41,6 @@ class Flow(Function):
         self.repeated: bool = isinstance(home, kernel.Loop) or (
             isinstance(parent, Flow) and parent.repeated
         )  # whether there is a loop around, here or where this is called
-        self.in_vector = False  # whether LLVM makes vectors of the innermost loop around
 
     def statements(self, body: Sequence[Stmt]) -> None:
         """Print a block."""

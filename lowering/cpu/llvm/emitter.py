@@ -9,12 +9,17 @@ from .types import Operand
 
 
 class Emitter(Protocol):
-    """A function while it is printed; `memo` holds operands by expression, `fast` reductions."""
+    """A function while it is printed.
+
+    `memo` holds operands by expression, `fast` reductions; `in_vector`: LLVM makes vectors of the
+    loop around.
+    """
 
     module: Any
     memo: dict
     fast: set[Expr]
     flags: str
+    in_vector: bool
 
     def op(self, text: str) -> str: ...
 

@@ -30,6 +30,7 @@ class Function(Known):
         self.head: list[str] = []  # stack slots, parameters, addresses: the entry block
         self.lines: list[str] = []
         self.fast: set[Expr] = set()  # operations of reductions
+        self.in_vector = False  # whether LLVM makes vectors of the innermost loop around
         self.flags = " contract"
         self.block = "entry"
         self.count = self.labels = 0

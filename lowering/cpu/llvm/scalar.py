@@ -6,14 +6,14 @@ function that is printed once per module.
 
 from collections.abc import Callable
 from functools import lru_cache
-from math import frexp, isnan, nan
+from math import frexp, inf, isnan, nan
 
 from fnx.core.scalar import Expr
 from fnx.lowering.cpu.processor.features import has_fma
 from fnx.lowering.ir.number_formats import BYTES, KIND, PART, rounded
 from fnx.lowering.math import division_by_constant, expand
 
-from . import special
+from . import integer_division, special
 from .conversions import bitcast, cast
 from .emitter import Emitter
 from .types import INTRINSIC_TYPE, REGISTER, Operand, bits, constant, is_simple, types, whole
@@ -109,6 +109,37 @@ def _quotient(dtype: str) -> Printer:
     return emit
 
 
+def _remainder(dtype: str) -> Printer:
+    """C's fmod; by a power of two it is x less a whole multiple, which is exact."""
+    t = REGISTER[dtype]
+    suffix = INTRINSIC_TYPE[t]
+    declared = {
+        f"@llvm.trunc.{suffix}": f"declare {t} @llvm.trunc.{suffix}({t})",
+        f"@llvm.copysign.{suffix}": f"declare {t} @llvm.copysign.{suffix}({t}, {t})",
+    }
+    trunc, copysign = declared
+
+    def emit(code: Emitter, e: Expr) -> Operand:
+        divisor = e.args[1]
+        size = abs(float(rounded(divisor.attr, dtype))) if divisor.op in _NUMBERS else 0.0
+        if not _is_large_power_of_two(size):
+            return _function(code, e)
+        for name, text in declared.items():
+            code.module.declare(name, text)
+        x = code.memo[e.args[0]]
+        quotient = code.op(f"fmul {t} {x}, {constant(1 / size, dtype)}")
+        whole_ = code.op(f"call {t} {trunc}({t} {quotient})")
+        rest = code.op(f"fsub {t} {x}, {code.op(f'fmul {t} {whole_}, {constant(size, dtype)}')}")
+        return code.op(f"call {t} {copysign}({t} {rest}, {t} {x})")
+
+    return emit
+
+
+def _is_large_power_of_two(size: float) -> bool:
+    """Whether quotients do not overflow; those that underflow are cut off to zero anyway."""
+    return 1.0 <= size < inf and frexp(size)[0] == 0.5
+
+
 def _call(name: str, extra: str = "") -> Callable[[str], Printer]:
     """A call of an intrinsic whose operands have the type of its result."""
 
@@ -173,43 +204,6 @@ def _neg_float(dtype: str) -> Printer:
 
 def _same(dtype: str) -> Printer:
     return lambda code, e: code.memo[e.args[0]]
-
-
-def _safe_divisor(e: Expr) -> bool:
-    if e.op == "size":
-        return e.attr > 0
-    return e.op in ("const", "literal") and e.attr not in (0, -1)
-
-
-def _division(op: str) -> Callable[[str], Printer]:
-    """Integer division without traps: by zero, -1 and the dividend; the least number by -1 wraps."""
-
-    def of(dtype: str) -> Printer:
-        t, signed = REGISTER[dtype], dtype[0] == "i"
-        head = f"{'s' if signed else 'u'}{op} {t} "
-
-        def emit(code: Emitter, e: Expr) -> Operand:
-            a, b = code.memo[e.args[0]], code.memo[e.args[1]]
-            divisor = e.args[1]
-            if _safe_divisor(divisor):
-                # Known when compiled: a multiplication or a mask in place of a slow instruction.
-                b = str(divisor.attr) if divisor.op == "literal" else b
-                return code.op(f"{head}{a}, {b}")
-            zero = unsafe = code.op(f"icmp eq {t} {b}, 0")
-            if signed:
-                minus = code.op(f"icmp eq {t} {b}, -1")
-                unsafe = code.op(f"or i1 {zero}, {minus}")
-            safe = code.op(f"select i1 {unsafe}, {t} 1, {t} {b}")
-            result = code.op(f"{head}{a}, {safe}")
-            if signed:
-                other = code.op(f"sub {t} 0, {a}") if op == "div" else "0"
-                result = code.op(f"select i1 {minus}, {t} {other}, {t} {result}")
-            by_zero = "-1" if op == "div" else a
-            return code.op(f"select i1 {zero}, {t} {by_zero}, {t} {result}")
-
-        return emit
-
-    return of
 
 
 def _shift(instruction: str) -> Callable[[str], Printer]:
@@ -292,8 +286,8 @@ _OPS: dict[str, dict[str, Callable[[str], Printer]]] = {
     "add": {"iu": _integer("add"), "f": _float("fadd"), "b": _integer("or")},
     "sub": {"iu": _integer("sub"), "f": _float("fsub"), "b": _integer("xor")},
     "mul": {"iu": _integer("mul"), "f": _float("fmul"), "b": _integer("and")},
-    "div": {"iu": _division("div"), "f": _quotient},
-    "rem": {"iu": _division("rem")},
+    "div": {"iu": integer_division.printer("div"), "f": _quotient},
+    "rem": {"iu": integer_division.printer("rem"), "f": _remainder},
     "fmod": {"f": _exact_float("frem")},
     "neg": {"iu": _neg_int, "fh": _neg_float, "b": _same},
     "abs": {"i": _call("abs", ", i1 false"), "ub": _same, "fh": _call("fabs")},

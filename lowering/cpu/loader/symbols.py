@@ -149,9 +149,11 @@ def _threads_of_blas(name: str) -> Callable[[], int]:
 
 def _product(routine: str, dtype: str) -> Callable[[], int]:
     def address() -> int:
-        from fnx.lowering.cpu.kernels import gemm, gemv
+        from fnx.lowering.cpu.kernels import gemm, gemv, gemv_pair
 
-        return gemv.address(dtype) if routine == "gemv" else gemm.address(dtype, routine)
+        if routine in ("gemv", "gemv_pair"):
+            return (gemv if routine == "gemv" else gemv_pair).address(dtype)
+        return gemm.address(dtype, routine)
 
     return address
 
@@ -171,7 +173,7 @@ RUNTIME = {"fnx_poll": _poll, "fnx_fft": _fourier, "fnx_parallel_for": _parallel
 RUNTIME |= {"fnx_parallel_for_polled": _parallel_for_polled, "fnx_exchange": _exchange}
 RUNTIME |= {name: _threads_of_blas(name) for name in ("fnx_blas_enter", "fnx_blas_leave")}
 for _dtype in ("float32", "float64"):
-    for _routine in ("gemm", "gemm_minus", "gemv"):
+    for _routine in ("gemm", "gemm_minus", "gemv", "gemv_pair"):
         RUNTIME[f"fnx_{_routine}_{_dtype}"] = _product(_routine, _dtype)
     for _routine in (*_DENSE, "cholesky_tangent", "cholesky_cotangent"):
         RUNTIME[f"fnx_{_routine}_{_dtype}"] = _dense(_routine, _dtype)

@@ -142,6 +142,9 @@ GEMV_LONG = 1 << 10  # then, in columns of so many bytes, lines further down are
 GEMV_AHEAD = 1 << 9  # by so many bytes
 GEMV_RUNS = 16  # of columns that are added up apart, at most
 GEMV_EVEN = 4  # their number is a multiple of that, so that threads get as many
+GEMV_PAIR = 1 << 16  # bytes of A from which on two products with it are made in one pass,
+GEMV_PAIR_ROWS = 1 << 20  # of rows that are read again at once, at most: they are still near;
+GEMV_PAIR_RUN = 128  # rows, at least, that have a result of their own
 GEMV_NARROW = 32  # vectors of columns that are worth a task of their own
 # multiplications of a product that loops do in the time of a call of a library: of rows that are long
 # enough for vectors,

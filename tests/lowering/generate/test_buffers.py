@@ -246,3 +246,42 @@ def test_a_sum_reads_an_array_across_that_is_updated_then(n):
     for k in range(3):
         wanted = f(np, wanted, k)
     np.testing.assert_allclose(fnx.jit(loop)(a), wanted, rtol=1e-13)
+
+
+def scanned(a, w):
+    """Rows of a stack that are reshaped products."""
+    step = lambda c, _: (c + 1.0, ((c * a) @ w).reshape(-1))
+    return fnx.lax.scan(step, 1.0, None, length=3)[1]
+
+
+def branched(a, w):
+    return fnx.lax.cond(
+        a[0, 0] > 0.5, lambda: (a @ w).reshape(-1), lambda: a.reshape(-1)[: 60 * 50]
+    )
+
+
+RESHAPED = {
+    "product": lambda a, w: (a.reshape(20, 3, 50) @ w).reshape(60, 50),
+    "vector": lambda a, w: (a @ w[:, :1])[:, 0],
+    "sorted": lambda a, w: jnp.sort(a.reshape(-1)).reshape(20, 150),
+    "loop": lambda a, w: fnx.lax.fori_loop(0, 4, lambda _, x: x @ w, a).reshape(20, 150),
+    "scan": scanned,
+    "branch": branched,
+    "twice": lambda a, w: (lambda p: (p.reshape(-1), p.reshape(30, 100), p))(a @ w),
+    "chain": lambda a, w: jnp.cumsum((a @ w).reshape(3000)).reshape(60, 50),
+    "update": lambda a, w: (a @ w).reshape(-1).at[::7].add(1.0).reshape(60, 50),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
+@pytest.mark.parametrize("donated", [(), (0,)])
+@pytest.mark.parametrize("name", RESHAPED)
+def test_what_is_reshaped_into_a_result_is_made_there(name, donated):
+    rng, f = np.random.default_rng(0), RESHAPED[name]
+    a, w = rng.uniform(size=(60, 50)), rng.uniform(size=(50, 50)) / 25
+    wanted = fnx.tree.leaves(f(jnp.asarray(a), jnp.asarray(w)))
+    made = fnx.tree.leaves(fnx.jit(f, donate_argnums=donated)(jnp.asarray(a), jnp.asarray(w)))
+    for got, want in zip(made, wanted, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-12)
+    if name in ("product", "vector"):
+        assert "copy" not in fnx.jit(f).lower(a, w).as_text("kernel")

@@ -300,3 +300,25 @@ def test_arithmetic_that_is_written_as_calls_is_optimised():
     text = fnx.jit(f).lower(np.linspace(0.0, 1.0, 8)).as_text("llvm")
     assert text.count(" call ") > thresholds.MANY_CALLS
     assert "optnone" not in text
+
+
+def deposit(grid, p):
+    """Particles leave their weights in cells, and read what lies there."""
+    i, j = (p * 7).astype(int), (p * 13).astype(int)
+    grid = grid.at[i, j].add(p)
+    return grid, grid[i, j] + grid[j, i]
+
+
+def test_columns_of_indices_are_read_where_they_lie():
+    grid, p = np.zeros((64, 70)), np.random.default_rng(0).uniform(-0.4, 0.9, 500)
+    lowered = fnx.jit(deposit).lower(grid, p)
+    assert "concatenate" not in lowered.as_text("kernel")
+    for got, want in zip(lowered.compile()(grid, p), deposit(jnp.asarray(grid), p), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+
+
+def test_columns_that_others_read_are_joined():
+    f = lambda x, i, j: (lambda both: (x[both[:, 0], both[:, 1]], both))(jnp.stack([i, j], 1))
+    x, i = np.arange(99.0).reshape(9, 11), np.random.default_rng(0).integers(-9, 9, (2, 500))
+    for got, want in zip(fnx.jit(f)(x, *i), f(jnp.asarray(x), *i), strict=True):
+        np.testing.assert_array_equal(got, want)
