@@ -42,7 +42,16 @@ _SUITES = (
         known={"test_sharding": "looks where results of jitted functions lie, of two devices"},
     ),
     Suite("diffrax", f"{_KIDGER}/diffrax", ("test",), ("optax", "scipy", "tqdm"), uncounted=_XLA),
-    Suite("optimistix", f"{_KIDGER}/optimistix", needs=("optax", "scipy"), uncounted=_XLA),
+    Suite(
+        "optimistix",
+        f"{_KIDGER}/optimistix",
+        needs=("optax", "scipy", "pytest-benchmark"),
+        uncounted=_XLA,
+        known={
+            "test_least_squares[rosenbrock-minimum1-init1-args1-solver13]": "Adam bounces in a "
+            "valley, and last bits decide where it ends: with JAX too, 11 of 100 starts 1e-14 apart miss",
+        },
+    ),
     Suite("lineax", f"{_KIDGER}/lineax", uncounted=_XLA),
     Suite(
         "jaxtyping",
