@@ -136,7 +136,7 @@ def test_keys_fetched_from_a_device_are_used_as_others(impl):
     key = fnx.random.key(0, impl=impl)
     fetched = fnx.device_get({"key": key})["key"]
     for use in (
-        lambda key, i: random.fold_in(key, i),
+        random.fold_in,
         lambda key, i: random.split(key)[i],
         lambda key, i: random.split(key).reshape(1, 2).T[i, 0],
     ):
