@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core import lazy_imports
-from fnx.core.array import Array
+from fnx.core.array import Array, as_array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidIndex, TypeMismatch
 from fnx.numpy.arrays.indexing import refuse_lists
@@ -224,6 +224,13 @@ class _At:
 
 KeyDType.over = KeyArray
 leaves_elsewhere[KeyArray] = type.__instancecheck__.__get__(KeyArray)
-register_pytree_node(
-    KeyArray, lambda k: ((k.words,), k.dtype), lambda dtype, children: KeyArray(children[0], dtype)
-)
+
+
+def _of_leaf(dtype: KeyDType, children: tuple) -> KeyArray:
+    """Keys of what a function of trees made of their words; NumPy's numbers are an array again."""
+    words = children[0]
+    numbers = type(words) is np.ndarray and words.dtype == np.uint32
+    return KeyArray(as_array(words) if numbers else words, dtype)
+
+
+register_pytree_node(KeyArray, lambda k: ((k.words,), k.dtype), _of_leaf)

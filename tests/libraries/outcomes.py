@@ -1,6 +1,7 @@
 """Runs the test files of a library with one interpreter, and compares what two of them say."""
 
 import os
+import re
 import subprocess
 import tempfile
 import time
@@ -82,8 +83,8 @@ def with_fnx_first(
 def _node(path: str, name: str) -> str:
     """What pytest calls a test of a file."""
     module = path.removesuffix(".py").replace("/", ".")
-    group, bracket, parameters = name.removeprefix(f"{module}.").partition("[")
-    return "::".join([path, *group.split(".")]) + bracket + parameters
+    classes, test = re.fullmatch(r"((?:[A-Z]\w*\.)*)(.*)", name.removeprefix(f"{module}.")).groups()  # type: ignore[union-attr]
+    return f"{path}::{classes.replace('.', '::')}{test}"
 
 
 def both(theirs: dict[str, str], ours: dict[str, str]) -> str:

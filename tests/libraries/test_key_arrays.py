@@ -129,3 +129,19 @@ def test_keys_are_leaves_in_paths():
     tree = {"key": fnx.random.key(0), "x": 1.0}
     paths = [fnx.tree_util.keystr(path) for path, _ in fnx.tree.leaves_with_path(tree)]
     assert paths == ["['key']", "['x']"]
+
+
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg", "unsafe_rbg"])
+def test_keys_fetched_from_a_device_are_used_as_others(impl):
+    key = fnx.random.key(0, impl=impl)
+    fetched = fnx.device_get({"key": key})["key"]
+    for use in (
+        random.fold_in,
+        lambda key, i: random.split(key)[i],
+        lambda key, i: random.split(key).reshape(1, 2).T[i, 0],
+    ):
+        for wrap in (fnx.jit, fnx.vmap):
+            run = wrap(lambda i: random.key_data(use(fetched, i)))  # noqa: B023 - called at once
+            i = jnp.arange(2) if wrap is fnx.vmap else 1
+            expected = wrap(lambda i: random.key_data(use(key, i)))(i)  # noqa: B023
+            np.testing.assert_array_equal(run(i), expected)

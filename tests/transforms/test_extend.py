@@ -149,6 +149,23 @@ def test_primitives_are_listed_by_name():
     assert fnx.core.get_aval(np.ones(3)).shape == (3,)
 
 
+@pytest.mark.parametrize("name", ["call_p", "closed_call_p"])
+def test_calls_within_jaxprs_are_calls_of_jit(name):
+    from fnx.extend.core import primitives
+
+    def f(x, y):
+        fun = lu.wrap_init(lambda a, b: (a * jnp.sin(b), b))
+        product, _ = getattr(primitives, name).bind(x, y, subfuns=(fun,))
+        return product
+
+    assert getattr(primitives, name).call_primitive
+    (eqn,) = fnx.make_jaxpr(f)(2.0, 3.0).eqns
+    assert [e.primitive.name for e in eqn.params["jaxpr"].eqns] == ["sin", "mul"]
+    np.testing.assert_allclose(f(2.0, 3.0), 2 * np.sin(3.0))
+    np.testing.assert_allclose(fnx.grad(f, 1)(2.0, 3.0), 2 * np.cos(3.0))
+    np.testing.assert_allclose(fnx.vmap(f, (None, 0))(2.0, jnp.ones(2)), [2 * np.sin(1.0)] * 2)
+
+
 def test_backends_layouts_and_primitives_by_name():
     from fnx.experimental.layout import Format, Layout
     from fnx.extend import backend

@@ -47,6 +47,7 @@ def inside_a_loop(fun, c):
 
 CLOSURES = {
     "operators": lambda c: lambda x: x * c + 2.0 * c,
+    "where it is weak and where not": lambda c: lambda x: x * c + jnp.sum(jnp.arange(3.0) * c),
     "a loop": lambda c: lambda x: fnx.lax.scan(lambda s, _: (s * c, None), x, None, length=3)[0],
     "jit": lambda c: fnx.jit(lambda x: jnp.sin(c) * x),
     "a branch": lambda c: lambda x: fnx.lax.cond(x > 0, lambda y: y * c, lambda y: y + 1, x),

@@ -121,9 +121,9 @@ def strong(x: Array) -> Array:
     """The same without a weak type."""
     if not x.weak_type:
         return x
-    if type(x) is ConcreteArray:
+    if type(x) is ConcreteArray and (hasattr(x, "written") or not config.rank_0_consts.get()):
         return x.with_weak_type(False)
-    return ConvertElementType(x.dtype)(x)
+    return ConvertElementType(x.dtype)(x)  # of an array from outside too: it stays one constant
 
 
 def beside_constants(x: Array) -> Array:

@@ -100,7 +100,7 @@ def infer_shape(x: Array, shape: Any) -> tuple[int, ...]:
             sizes[sizes.index(-1)] = x.size // rest
     if math.prod(sizes) != x.size or any(n < 0 for n in sizes):
         raise ShapeError(
-            f"cannot reshape an array of shape {x.shape} (size {x.size}) into shape {tuple(sizes)}; "
+            f"cannot reshape array of shape {x.shape} (size {x.size}) into shape {tuple(sizes)}; "
             "expected the same number of elements, and at most one -1"
         )
     return tuple(sizes)
