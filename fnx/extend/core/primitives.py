@@ -11,5 +11,12 @@ custom_jvp_call_p, custom_vjp_call_p = (
     family(custom_derivatives.CustomJVP),
     family(custom_derivatives.CustomVJP),
 )
-# JAX's calls of functions within jaxprs: equations of fnx are jit's, and never these.
-call_p, closed_call_p = Primitive("call"), Primitive("closed_call")
+
+
+class CallPrimitive(Primitive):
+    """A call of a function within a jaxpr, of JAX's: equations of fnx are jit's, and never these."""
+
+    call_primitive = True
+
+
+call_p, closed_call_p = CallPrimitive("call"), CallPrimitive("closed_call")

@@ -4,7 +4,7 @@ from fnx.core import *
 from fnx.core.interpreter import current, evaluate
 from fnx.extend.core import *  # type: ignore[assignment]
 
-__all__ = ["TraceTag", "trace_state_clean"]
+__all__ = ["TraceTag", "trace_ctx", "trace_state_clean"]
 
 
 class TraceTag:  # quax
@@ -14,3 +14,12 @@ class TraceTag:  # quax
 def trace_state_clean() -> bool:  # numpyro
     """Whether nothing is being traced."""
     return current.get() is evaluate
+
+
+class _Context:
+    """The state of tracing of this thread."""
+
+    trace = property(lambda self: current.get())
+
+
+trace_ctx = _Context()  # quax
