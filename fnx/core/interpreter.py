@@ -84,6 +84,13 @@ class Interpreter:
         """Results of a function with a rule of its own for tangents."""
         raise MissingRule(f"{type(self).__name__} has no process_custom_jvp_call")
 
+    def process_custom_vjp_call(
+        self, primitive: Any, fun: Any, fwd: Any, bwd: Any, tracers: tuple,
+        out_trees: Any, symbolic_zeros: bool,
+    ) -> Any:  # fmt: skip
+        """Results of a function with a rule of its own for cotangents."""
+        raise MissingRule(f"{type(self).__name__} has no process_custom_vjp_call")
+
     def concrete(self, tracer: "Tracer") -> Array | None:
         """The value to which a tracer's Python truth is asked of, or None if it has none."""
         return None
@@ -96,9 +103,19 @@ class Tracer(Array):
     owner: Interpreter
     aval: ShapedArray  # a slot or a property of each kind of tracer
 
+    def __init__(self, trace: Interpreter, aval: ShapedArray | None = None):
+        """For kinds of tracers that programs for JAX define, which have no slots."""
+        self.owner = trace
+        if aval is not None:
+            self.aval = aval
+
     @property
     def weak_type(self) -> bool:
         return self.aval.weak_type
+
+    def full_lower(self) -> Array:
+        """The array itself; kinds of tracers may know of one that needs no tracer."""
+        return self
 
     @property
     def _trace(self) -> Interpreter:

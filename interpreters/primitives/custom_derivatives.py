@@ -13,7 +13,7 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray, as_array, as_written
 from fnx.core.aval import ShapedArray
-from fnx.core.errors import ClosedOverValue, MissingRule, TypeMismatch
+from fnx.core.errors import ClosedOverValue, TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import Interpreter, Tracer, current, evaluate, use
 from fnx.core.jaxpr import Jaxpr, eval_jaxpr
@@ -156,11 +156,6 @@ class CustomRule(HigherOrder):
         jaxpr = self.jaxpr
         call = self.fun if jaxpr is None else lambda *args: eval_jaxpr(jaxpr, args)
         return WrappedFun(lambda *args: list(call(*map(as_array, args))))
-
-    def handed_to(self, trace: Interpreter, args: tuple) -> Any:
-        raise MissingRule(
-            f"{self.what} {self.of} is handed to no interpreter that is written for JAX"
-        )
 
     @classmethod
     def bind_params(cls, params: dict) -> tuple[list, dict]:
@@ -336,6 +331,30 @@ class CustomVJP(CustomRule):
     name = "custom_vjp_call"
     rules = ("fwd", "bwd")
     what = "the custom_vjp function"
+
+    def handed_to(self, trace: Interpreter, args: tuple) -> Any:
+        fwd, bwd = WrappedFun(self.fwd_in_jax), WrappedFun(self.bwd_in_jax)
+        return trace.process_custom_vjp_call(
+            self.public,
+            self.function(),
+            fwd,
+            bwd,
+            args,
+            out_trees=None,
+            symbolic_zeros=self.symbolic,
+        )
+
+    def fwd_in_jax(self, *values: Any) -> list[Array]:
+        """Residuals and results, of each operand and whether it is differentiated."""
+        primals = [as_array(x) for x in values[::2]][self.consts :]
+        flags = [_PERTURBED if m else None for m in values[1::2]][self.consts :]
+        found = self.fwd(*primals, *(flags if self.symbolic else ()))
+        n = self.results()
+        return [*found[n:], *found[:n]]
+
+    def bwd_in_jax(self, *values: Any) -> list[Array | None]:
+        """Cotangents of all operands, of residuals and the cotangents of results."""
+        return [*(None for _ in range(self.consts)), *self.bwd(*map(_tangent, values))]
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         raise no_forward_mode(self.of)

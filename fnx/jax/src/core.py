@@ -1,14 +1,13 @@
 """`jax._src.core`: what the public modules have, and the state of tracing."""
 
+from typing import Any
+
 from fnx.core import *
-from fnx.core.interpreter import current, evaluate
+from fnx.core.aval import ShapedArray
+from fnx.core.interpreter import Tracer, current, evaluate
 from fnx.extend.core import *  # type: ignore[assignment]
 
-__all__ = ["TraceTag", "trace_ctx", "trace_state_clean"]
-
-
-class TraceTag:  # quax
-    """What traces of one transformation have in common: compared by identity."""
+__all__ = ["full_lower", "physical_aval", "trace_ctx", "trace_state_clean"]
 
 
 def trace_state_clean() -> bool:  # numpyro
@@ -23,3 +22,13 @@ class _Context:
 
 
 trace_ctx = _Context()  # quax
+
+
+def full_lower(x: Any) -> Any:  # quax
+    """A value without tracers that stand for nothing."""
+    return x.full_lower() if isinstance(x, Tracer) else x
+
+
+def physical_aval(aval: ShapedArray) -> ShapedArray:  # flax
+    """The type of the numbers that a value is made of: its own."""
+    return aval

@@ -154,6 +154,48 @@ def test_functions_with_rules(symbolic, staged):
     assert all(flags == [False, symbolic] for flags in seen)
 
 
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("staged", [False, True])
+def test_functions_with_rules_for_reverse_mode(symbolic, staged):
+    """A trace gets both halves of the rule with JAX's signatures; here it asks them for itself."""
+    table = jnp.array([2.0, 3.0])
+
+    @fnx.custom_vjp
+    def product(x, y):
+        return x * y * table
+
+    def fwd(x, y):
+        x, y = (x.value, y.value) if symbolic else (x, y)
+        return x * y * table, (x, y)
+
+    product.defvjp(fwd, lambda xy, ct: (10 * ct * xy[1], ct * xy[0]), symbolic_zeros=symbolic)
+
+    class Reverse(MarkingTrace):
+        def process_custom_vjp_call(
+            self, primitive, fun, fwd, bwd, tracers, out_trees, symbolic_zeros
+        ):
+            assert symbolic_zeros == symbolic
+            assert primitive is fnx.custom_derivatives.custom_vjp_call_p
+            arrays = [self.value(t).array for t in tracers]
+            with jex.set_current_trace(self.parent_trace):
+                *residuals, out = fwd.call_wrapped(*[x for a in arrays for x in (a, True)])
+                self.cotangents = bwd.call_wrapped(*residuals, jnp.ones(2))
+                np.testing.assert_array_equal(fun.call_wrapped(*arrays)[0], out)
+            return [out]
+
+    x, y = jnp.array([5.0, 7.0]), jnp.array([1.0, 2.0])
+    trace = Reverse(None)
+    with jex.take_current_trace() as trace.parent_trace, jex.set_current_trace(trace):
+        if staged:
+            jaxpr = fnx.make_jaxpr(product)(x, y)
+            inner = MarkedTracer(trace, Marked(x))
+            (out,) = fnx.core.eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, inner, y)
+        else:
+            out = product(MarkedTracer(trace, Marked(x)), y)
+    np.testing.assert_array_equal(out, [10, 42])
+    np.testing.assert_array_equal(trace.cotangents[-2:], [[10, 20], [5, 7]])
+
+
 def test_functions_as_parameters_of_a_call_with_a_rule():
     call = fnx.custom_derivatives.custom_jvp_call_p
     fun = wrap_init(lambda x: [jnp.sin(x)])
