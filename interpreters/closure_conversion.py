@@ -10,11 +10,11 @@ from typing import Any
 
 from fnx.core.array import Array
 from fnx.core.interpreter import Tracer, current
-from fnx.core.jaxpr import Eqn, Jaxpr, Var, made_once, subjaxprs
+from fnx.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var, made_once, subjaxprs
 from fnx.core.primitive import Primitive
 
 from .rewrite import Renaming
-from .trace import Captured
+from .trace import Captured, closed_over
 
 _PRIM = attrgetter("prim")
 
@@ -31,6 +31,12 @@ class HigherOrder(Primitive):
         return self.apply(*args)
 
     multiple_results = True
+
+    @classmethod
+    def opened(cls, param: Any) -> Any:
+        if type(param) is tuple:
+            return tuple([cls.opened(x) for x in param])
+        return closed_over(param.jaxpr, param.consts) if isinstance(param, ClosedJaxpr) else param
 
     def converted(self, values: tuple, more: Sequence, operands: tuple) -> tuple[Primitive, tuple]:
         """The primitive whose jaxprs have inputs for `values`, and its operands, `more` being theirs."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import field, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from fnx.core.aval import ShapedArray
 from fnx.core.backend import Backend
@@ -37,6 +37,10 @@ class ScanRecord(HigherOrder):
     site: LoopSite | None = field(default=None, compare=False, repr=False)
     progress: bool = field(default=False, repr=False)  # it is shown how far it is
     name = "scan"
+    in_jax: ClassVar = {
+        "jaxpr": "jaxpr", "length": "length", "reverse": "reverse", "unroll": "unroll",
+        "consts": "num_consts", "carry": "num_carry",
+    }  # fmt: skip
     jaxpr_fields = ("jaxpr",)
 
     def parts(self, values: Sequence) -> tuple[Any, Any, Any]:
@@ -101,6 +105,10 @@ class WhileRecord(HigherOrder):
     site: LoopSite | None = field(default=None, compare=False, repr=False)
     progress: bool = field(default=False, repr=False)  # it is shown how far it is
     name = "while"
+    in_jax: ClassVar = {
+        "cond_jaxpr": "cond_jaxpr", "cond_consts": "cond_nconsts",
+        "body_jaxpr": "body_jaxpr", "body_consts": "body_nconsts",
+    }  # fmt: skip
     jaxpr_fields = ("cond_jaxpr", "body_jaxpr")
 
     def params(self) -> dict[str, Any]:
@@ -144,6 +152,7 @@ class CondRecord(HigherOrder):
     branches: tuple[Jaxpr, ...]
     backend: Backend | None = field(default=None, compare=False, repr=False)
     name = "cond"
+    in_jax: ClassVar = {"branches": "branches"}
     jaxpr_fields = ("branches",)
 
     def converted(self, values: tuple, more: Sequence, operands: tuple) -> tuple[Primitive, tuple]:

@@ -1,15 +1,42 @@
 """Forward mode: every value carries its tangent; a value without one has the tangent zero."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from fnx.core import dtypes
-from fnx.core.array import Array
+from fnx.core.array import Array, as_array
 from fnx.core.aval import ShapedArray
 from fnx.core.interpreter import Interpreter, Tracer, current, set_current
 from fnx.core.jaxpr import Jaxpr, eval_jaxpr, made_once
 from fnx.core.primitive import Primitive
 from fnx.core.source import origin, set_origin, user_source
 from fnx.interpreters.trace import Stage, trace_closed
+
+
+class SymbolicZero:
+    """A tangent or cotangent that is zero, without an array: rules with `symbolic_zeros` get them.
+
+    `aval`, `shape`, `dtype`, `ndim` are those of the zeros that it stands for.
+
+    >>> fnx.custom_derivatives.SymbolicZero.from_primal_value(jnp.ones(3)).shape
+    (3,)
+    """
+
+    def __init__(self, aval: ShapedArray):
+        self.aval = aval
+
+    @staticmethod
+    def from_primal_value(x: Any) -> "SymbolicZero":
+        """The zero tangent of a value."""
+        return SymbolicZero(tangent_type(as_array(x).aval))
+
+    shape = property(lambda self: self.aval.shape)
+    dtype = property(lambda self: self.aval.dtype)
+    ndim = property(lambda self: len(self.aval.shape))
+    size = property(lambda self: self.aval.size)
+
+    def __repr__(self) -> str:
+        return f"SymbolicZero({self.aval.str_short()})"
 
 
 class JVPTracer(Tracer):
@@ -120,6 +147,11 @@ def jvp(
 def has_tangent(aval: ShapedArray) -> bool:
     """Whether values of this type have tangents: floats and complex numbers do."""
     return dtypes.is_inexact(aval.dtype)
+
+
+def tangent_type(aval: ShapedArray) -> ShapedArray:
+    """The type of the tangents of values of a type; float0 for values that have none."""
+    return aval.tangent() if has_tangent(aval) else ShapedArray(aval.shape, dtypes.float0)
 
 
 @made_once

@@ -183,7 +183,11 @@ def trace_closed(
     fn: Callable[..., Sequence[Array]], avals: Sequence[ShapedArray], **kw: Any
 ) -> Jaxpr:
     """As `trace`, of a function that closes over nothing but values of users' rules."""
-    jaxpr, consts = trace(fn, avals, **kw)
+    return closed_over(*trace(fn, avals, **kw))
+
+
+def closed_over(jaxpr: Jaxpr, consts: Sequence[Array]) -> Jaxpr:
+    """A jaxpr without inputs for what it closed over: equations make that."""
     if not consts:
         return jaxpr
     n = len(consts)

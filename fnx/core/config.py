@@ -105,6 +105,12 @@ numpy_rank_promotion = Setting(
 default_matmul_precision = Setting(
     "default_matmul_precision", None, "tensorfloat32: how a GPU may round products of float32"
 )
+default_prng_impl = Setting(
+    "default_prng_impl",
+    "threefry2x32",
+    "the generator of keys of which none is named: threefry2x32, rbg, unsafe_rbg",
+    calls=True,
+)
 progress = Setting("progress", False, "show how far compiled loops are", calls=True)
 log_compiles = Setting(
     "log_compiles", False, "log what is traced and compiled, and how long it took"
@@ -121,5 +127,6 @@ def of_traces() -> tuple:
         default_float32.value,
         numpy_dtype_promotion.value,
         numpy_rank_promotion.value,
+        default_prng_impl.value,
         rank_0_consts.get(),
     )

@@ -18,6 +18,7 @@ from fnx.core.buffer import on_host
 from fnx.core.errors import (
     ConcretizationTypeError,
     FnxError,
+    MissingRule,
     TracerArrayConversionError,
     TracerBoolConversionError,
     TracerIntegerConversionError,
@@ -46,6 +47,8 @@ class Operation(Protocol):
 
     def widened(self) -> Any: ...
 
+    def handed_to(self, trace: Any, args: tuple) -> Any: ...
+
 
 class Interpreter:
     """Processes primitives. `what` names the transformation in errors."""
@@ -62,7 +65,31 @@ class Interpreter:
         return self
 
     def process(self, prim: Operation, args: tuple) -> tuple:
-        raise NotImplementedError
+        """By the methods that interpreters written for JAX have, which say themselves what is current."""
+        with use(evaluate):
+            outs = prim.handed_to(self, args)
+        return tuple([as_array(o) for o in (outs if prim.multiple_results else (outs,))])
+
+    def full_raise(self, x: Any) -> Any:
+        """A value as it is: interpreters take arrays of others."""
+        return x
+
+    def process_primitive(self, primitive: Any, tracers: tuple, params: dict) -> Any:
+        """Results of a primitive, as `params` say, of tracers and arrays: for interpreters of users'."""
+        raise MissingRule(f"{type(self).__name__} has no process_primitive for {primitive}")
+
+    def process_custom_jvp_call(
+        self, primitive: Any, fun: Any, jvp: Any, tracers: tuple, *, symbolic_zeros: bool
+    ) -> Any:
+        """Results of a function with a rule of its own for tangents."""
+        raise MissingRule(f"{type(self).__name__} has no process_custom_jvp_call")
+
+    def process_custom_vjp_call(
+        self, primitive: Any, fun: Any, fwd: Any, bwd: Any, tracers: tuple,
+        out_trees: Any, symbolic_zeros: bool,
+    ) -> Any:  # fmt: skip
+        """Results of a function with a rule of its own for cotangents."""
+        raise MissingRule(f"{type(self).__name__} has no process_custom_vjp_call")
 
     def concrete(self, tracer: "Tracer") -> Array | None:
         """The value to which a tracer's Python truth is asked of, or None if it has none."""
@@ -76,14 +103,28 @@ class Tracer(Array):
     owner: Interpreter
     aval: ShapedArray  # a slot or a property of each kind of tracer
 
+    def __init__(self, trace: Interpreter, aval: ShapedArray | None = None):
+        """For kinds of tracers that programs for JAX define, which have no slots."""
+        self.owner = trace
+        if aval is not None:
+            self.aval = aval
+
     @property
     def weak_type(self) -> bool:
         return self.aval.weak_type
+
+    def full_lower(self) -> Array:
+        """The array itself; kinds of tracers may know of one that needs no tracer."""
+        return self
 
     @property
     def _trace(self) -> Interpreter:
         """Its interpreter, under the name that programs for JAX look it up by."""
         return self.owner
+
+    @_trace.setter
+    def _trace(self, owner: Interpreter) -> None:
+        self.owner = owner
 
     def made_at(self) -> Source | None:
         """Where this value was made."""

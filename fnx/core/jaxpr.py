@@ -82,7 +82,7 @@ class Eqn:
     primitive = property(lambda self: self.prim.public)
     invars = property(lambda self: list(self.inputs))
     outvars = property(lambda self: list(self.outs))
-    params = property(lambda self: {k: _closed(v) for k, v in self.prim.public_params().items()})
+    params = property(lambda self: self.prim.closed_params())
     effects = property(
         lambda self: frozenset([self.prim.name]) if self.prim.effects else frozenset()
     )
@@ -135,6 +135,12 @@ class Jaxpr:
     def out_avals(self) -> tuple[ShapedArray, ...]:
         return tuple(v.aval for v in self.outs)
 
+    @property
+    def as_closed(self) -> "ClosedJaxpr":
+        """As programs for JAX read parameters: closed, all inputs operands; always one object."""
+        whole = lambda: Jaxpr(self.inputs, self.eqns, self.outs, name=self.name)
+        return self.once("closed", lambda: ClosedJaxpr(whole() if self.consts else self, []))
+
     constvars = property(lambda self: list(self.inputs[: self.consts]))
     invars = property(lambda self: list(self.inputs[self.consts :]))
     outvars = property(lambda self: list(self.outs))
@@ -148,18 +154,6 @@ class Jaxpr:
     def pretty_print(self, **_: Any) -> str:
         """The text that `print` shows; JAX's options of how are passed over."""
         return str(self)
-
-
-def _closed(value: Any) -> Any:
-    """A parameter as programs for JAX read it: jaxprs are closed, and all their inputs operands."""
-    if type(value) is tuple:
-        return tuple([_closed(x) for x in value]) if any(type(x) is Jaxpr for x in value) else value
-    if type(value) is not Jaxpr:
-        return value
-    j = value
-    if not j.consts:
-        return ClosedJaxpr(j, [])
-    return ClosedJaxpr(j.once("opened", lambda: Jaxpr(j.inputs, j.eqns, j.outs, name=j.name)), [])
 
 
 def made_once(fn: Callable[[Jaxpr, *Ts], T]) -> Callable[[Jaxpr, *Ts], T]:

@@ -1,6 +1,7 @@
 """Primitives: a frozen dataclass whose fields are its static parameters and whose methods its rules."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import fields, replace
 from functools import cache
 from typing import Any, ClassVar
@@ -11,9 +12,9 @@ from fnx.core.array import Array, as_array
 from fnx.core.aval import ShapedArray
 from fnx.core.cost import UNKNOWN, Cost
 from fnx.core.dtypes import SMALL
-from fnx.core.errors import InvalidValue, MissingRule
+from fnx.core.errors import MissingRule
 from fnx.core.fast_dataclasses import dataclass
-from fnx.core.interpreter import current
+from fnx.core.interpreter import Interpreter, current, use
 from fnx.core.recipe import Operand, Recipe
 
 _NO_ALIASES: Mapping[int, int] = {}
@@ -54,18 +55,15 @@ class AddTo:
         self.into = into
 
 
-def _opened(value: Any) -> Any:
-    """A parameter from an equation as primitives have it: without the closedness of its jaxprs."""
+def _closed(value: Any) -> Any:
+    """A parameter as programs for JAX read it: its jaxprs are closed."""
     if type(value) is tuple:
-        return tuple([_opened(x) for x in value])
-    if getattr(value, "jaxpr", None) is None:
-        return value
-    if value.consts:
-        raise InvalidValue(
-            f"a jaxpr with {len(value.consts)} constants as a parameter; expected one without: make "
-            "inputs of them, and pass them as operands"
-        )
-    return value.jaxpr
+        inner = any(hasattr(x, "as_closed") for x in value)
+        return tuple([_closed(x) for x in value]) if inner else value
+    return getattr(value, "as_closed", value)
+
+
+_backend: ContextVar[Any] = ContextVar("backend", default=None)  # of what an interpreter was handed
 
 
 class Family:
@@ -84,15 +82,27 @@ class Family:
         self.kind: Any = kind
         self._given = (name,) if name else ()
         self.name, self.multiple_results = name or kind.name, kind.multiple_results
-        self._known = {f.name for f in fields(kind)} - {"name" if name else ""}
+        self._known = {f.name: f.name for f in fields(kind) if not (name and f.name == "name")}
+        self._known |= {theirs: own for own, theirs in (kind.in_jax or {}).items()}
 
     def bind(self, *args: Any, **params: Any) -> Any:
         """The result, or a list of them with `multiple_results`, of arrays or numbers.
 
         Parameters of JAX that have no meaning here, `out_sharding` say, are passed over.
         """
-        own = {k: _opened(v) for k, v in params.items() if k in self._known}
+        if "subfuns" in params and hasattr(self.kind, "bind_functions"):
+            return self.kind.bind_functions(args, **params)
+        known, opened = self._known, self.kind.opened
+        own = {known[k]: opened(v) for k, v in params.items() if k in known}
+        if "backend" in known and "backend" not in own:
+            own["backend"] = _backend.get()
         return self(**own).bind(*args)
+
+    def bind_with_trace(self, trace: Any, args: Sequence, avals: Any, params: dict) -> Any:
+        """As `bind`, under an interpreter."""
+        del avals
+        with use(trace):
+            return self.bind(*args, **params)
 
     def get_bind_params(self, params: dict) -> tuple[list, dict]:
         """Functions and parameters to bind it with, of those of an equation."""
@@ -124,6 +134,9 @@ class Primitive:
 
     name = "primitive"  # overridden by a class attribute or a field
     multiple_results = False  # whether calling it returns a tuple
+    in_jax: ClassVar[Mapping[str, str] | None] = (
+        None  # fields that JAX has too, by its names; None: all
+    )
     call_primitive = map_primitive = False  # JAX's words for calls that jaxprs here do not have
     transparent = "never"  # when an equation may be replaced with its jaxpr: never, final, always
     runs_apart = False  # whether its equations had better be programs of their own
@@ -159,9 +172,27 @@ class Primitive:
         outs = (replace(self, **other) if other else self).apply(*map(as_array, args))
         return list(outs) if self.multiple_results else outs[0]
 
+    bind_with_trace = Family.bind_with_trace
+
     def get_bind_params(self, params: dict) -> tuple[list, dict]:
         """Functions and parameters to bind it with, of those of an equation."""
         return [], params
+
+    @classmethod
+    def opened(cls, param: Any) -> Any:
+        """A parameter from an equation as primitives have it: without the closedness of its jaxprs."""
+        return param
+
+    def handed_to(self, trace: Interpreter, args: tuple) -> Any:
+        """What an interpreter that is written for JAX makes of it: one result, or several."""
+        params = self.closed_params()
+        if self.in_jax is not None:
+            params = {theirs: _closed(getattr(self, own)) for own, theirs in self.in_jax.items()}
+        token = _backend.set(getattr(self, "backend", None))
+        try:
+            return trace.process_primitive(self.public, args, params)
+        finally:
+            _backend.reset(token)
 
     # --- rules ----------------------------------------------------------------------------------
 
@@ -244,8 +275,14 @@ class Primitive:
         """The static parameters, for printing."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.repr}
 
+    def closed_params(self) -> dict[str, Any]:
+        """The parameters of an equation as programs for JAX read them."""
+        return {k: _closed(v) for k, v in self.public_params().items()}
+
     def public_params(self) -> dict[str, Any]:
         """The parameters of an equation: all that `public` is bound with, and what readers look for."""
         if type(self.public) is not Family:
             return {k: v for k, v in self.params().items() if k != "name"}
-        return {f.name: getattr(self, f.name) for f in fields(self)} | self.params()
+        given = self.params()
+        own = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {k: v for k, v in (own | given).items() if k in self.public._known or k in given}

@@ -70,6 +70,13 @@ _retell(globals(), but=("fnx.lax.elementwise",))
 
 
 _later.add(__name__, f"{__name__}.linalg", "linalg", modules=True)
+_later.add(
+    __name__,
+    f"{__name__}.composed",
+    "after_all_p approx_top_k_p create_token_p dce_sink_p device_put_p eq_to_p le_to_p lt_to_p mulhi_p "
+    "optimization_barrier_p ragged_all_to_all_p reduce_p reduce_window_p rng_bit_generator_p rng_uniform_p "
+    "scatter_sub_p select_and_scatter_p sharding_constraint_p stack_p stage_p tile_p unstack_p",
+)
 _later.add(__name__, f"{__name__}.random_bits", "RandomAlgorithm rng_bit_generator")
 
 

@@ -3,6 +3,7 @@
 import enum
 from typing import Any
 
+from fnx.core import lazy_imports as _later
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError
 from fnx.core.primitive import family
@@ -21,6 +22,7 @@ lu_p, lu_pivots_to_permutation_p = family(ops.LU), family(ops.LUPivotsToPermutat
 qr_p, svd_p, eigh_p = family(eigen.QR), family(eigen.SVD), family(eigen.Eigh)
 eig_p, schur_p = family(eigen.Eig), family(eigen.Schur)
 tridiagonal_solve_p = family(TridiagonalSolve)
+hessenberg_p, tridiagonal_p = family(householder.Gehrd), family(householder.Sytrd)
 
 
 class SvdAlgorithm(enum.Enum):
@@ -381,3 +383,8 @@ def cholesky_update(r_matrix: Any, w_vector: Any) -> Array:
 
 
 _retell(globals())
+_later.add(__name__, "fnx.lax.composed", "householder_product_p")
+
+
+def __getattr__(name: str) -> Any:
+    return _later.find(__name__, name)

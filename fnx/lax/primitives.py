@@ -68,6 +68,7 @@ sqrt_p, square_p, stop_gradient_p, sub_p = e.sqrt, e.square, e.stop_gradient, e.
 tan_p, tanh_p, xor_p = e.tan, e.tanh, e.xor
 digamma_p, erf_p, erf_inv_p, erfc_p, lgamma_p = s.digamma, s.erf, s.erf_inv, s.erfc, s.lgamma
 igamma_p, igammac_p, igamma_grad_a_p = s.igamma, s.igammac, s.igamma_grad_a
+polygamma_p, zeta_p = s.polygamma, s.zeta
 bessel_i0e_p, bessel_i1e_p, copy_p = s.bessel_i0e, s.bessel_i1e, e.copy
 regularized_incomplete_beta_p = s.regularized_incomplete_beta
 select_and_gather_add_p = select_and_scatter.WindowGather

@@ -17,6 +17,7 @@ _BY_JAX_NAME = {
     "jax_debug_nans": _config.debug_nans,
     "jax_enable_checks": _config.check,
     "jax_explain_cache_misses": _config.explain_cache_misses,
+    "jax_default_prng_impl": _config.default_prng_impl,
     "jax_log_compiles": _config.log_compiles,
     "jax_num_cpu_devices": _config.num_devices,
     "jax_numpy_dtype_promotion": _config.numpy_dtype_promotion,
@@ -27,7 +28,6 @@ _IN_JAX = {  # settings of JAX that programs read, and that mean nothing here
     "jax_compilation_cache_dir": None,
     "jax_debug_key_reuse": False,
     "jax_default_device": None,
-    "jax_default_prng_impl": "threefry2x32",
     "jax_enable_custom_prng": False,
     "jax_legacy_prng_key": "allow",
     "jax_platforms": None,
@@ -178,7 +178,6 @@ def default_matmul_precision(new_val: str | None = None) -> AbstractContextManag
 check_tracer_leaks = checking_leaks = _without_effect("check_tracer_leaks")
 debug_key_reuse = _without_effect("debug_key_reuse")
 _default_device = _without_effect("default_device")
-default_prng_impl = _without_effect("default_prng_impl")
 legacy_prng_key = _without_effect("legacy_prng_key")
 threefry_partitionable = _without_effect("threefry_partitionable")
 softmax_custom_jvp = _without_effect("softmax_custom_jvp")
@@ -187,6 +186,16 @@ transfer_guard_device_to_device = _without_effect("transfer_guard_device_to_devi
 transfer_guard_device_to_host = _without_effect("transfer_guard_device_to_host")
 transfer_guard_host_to_device = _without_effect("transfer_guard_host_to_device")
 enable_custom_prng = _without_effect("enable_custom_prng")
+
+
+def default_prng_impl(new_val: str) -> AbstractContextManager[None]:
+    """Within it keys are of another generator where none is named: threefry2x32, rbg or unsafe_rbg.
+
+    >>> with fnx.default_prng_impl("rbg"):
+    ...     fnx.random.key(0).dtype, fnx.random.PRNGKey(0).shape
+    (key<rbg>, (4,))
+    """
+    return _config.default_prng_impl(new_val)
 
 
 def log_compiles(new_val: bool = True) -> AbstractContextManager[None]:

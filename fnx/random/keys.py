@@ -35,6 +35,9 @@ def words_of(key: Any, name: str, many: bool = False) -> Array:
             )
         words = key if isinstance(key, Array) else as_array(key)
         if words.dtype != _U32 or words.shape[-1:] != (2,):
+            kind = key_dtype_of(None)  # whose words they are
+            if words.dtype == _U32 and words.shape[-1:] == (kind.words,):
+                return words if many else words_of(KeyArray(words, kind), name)
             raise TypeMismatch(
                 f"{name} needs a random key, not an array of shape {words.shape} and dtype "
                 f"{words.dtype}; make one with fnx.random.key(seed)"
@@ -148,8 +151,9 @@ def key_impl(keys: Any) -> str:
     >>> fnx.random.key_impl(fnx.random.key(0))
     'threefry2x32'
     """
-    words_of(keys, "key_impl", many=True)
-    return keys.dtype.impl if type(keys) is KeyArray else KEY_DTYPE.impl
+    words = words_of(keys, "key_impl", many=True)
+    kind = keys.dtype if type(keys) is KeyArray else None
+    return KEY_DTYPE.impl if kind is None and words.shape[-1] == 2 else key_dtype_of(kind).impl
 
 
 def clone(key: Any) -> Any:
@@ -173,7 +177,14 @@ def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
     """
     words = words_of(key, "split")
     found = generators.split(words, canonical_shape(num))
-    return KeyArray(found) if type(key) is KeyArray and type(found) is not KeyArray else found
+    return _in_form(key, found)
+
+
+def _in_form(key: Any, found: Any) -> Any:
+    """New keys in the form of the old one: a KeyArray, or words."""
+    if type(key) is KeyArray:
+        return found if type(found) is KeyArray else KeyArray(found)
+    return found.words if type(found) is KeyArray else found
 
 
 def fold_in(key: Any, data: Any) -> Any:
@@ -197,7 +208,7 @@ def fold_in(key: Any, data: Any) -> Any:
             )
         number = convert(number, _U32)
     found = generators.fold_in(words, number)
-    return KeyArray(found) if type(key) is KeyArray and type(found) is not KeyArray else found
+    return _in_form(key, found)
 
 
 def canonical_shape(shape: Any) -> tuple[int, ...]:

@@ -14,7 +14,12 @@ from fnx.core.interpreter import Tracer
 from fnx.core.jaxpr import eval_jaxpr
 from fnx.core.primitive import family
 from fnx.interpreters.jvp import has_tangent
-from fnx.interpreters.primitives.custom_derivatives import CustomJVP, CustomVJP, call_with_rule
+from fnx.interpreters.primitives.custom_derivatives import (
+    CustomJVP,
+    CustomVJP,
+    call_with_rule,
+    no_tangent,
+)
 from fnx.interpreters.trace import trace
 from fnx.ops.structure.basic import convert, zeros
 from fnx.pytree import operations
@@ -42,10 +47,6 @@ __all__ = [
 
 # As jaxprs have them.
 custom_jvp_call_p, custom_vjp_call_p = family(CustomJVP), family(CustomVJP)
-
-
-def _no_tangent(x: Any) -> np.ndarray:
-    return np.zeros(np.shape(x), dtypes.float0)
 
 
 class _WithRule:
@@ -175,7 +176,7 @@ class custom_jvp(_WithRule):
         def rule(*xs: Array | None) -> list[Array | None]:
             n = len(xs) // 2
             xs = tuple([unboxed(x) for x in xs])
-            zero = SymbolicZero.from_primal_value if symbolic else _no_tangent
+            zero = SymbolicZero.from_primal_value if symbolic else no_tangent
             tangents = [zero(x) if t is None else t for x, t in zip(xs, xs[n:])]
             made = user_rule(*static, treedef.unflatten(xs[:n]), treedef.unflatten(tangents))
             if not isinstance(made, (tuple, list)) or len(made) != 2:

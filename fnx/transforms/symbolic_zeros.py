@@ -6,37 +6,10 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.array import as_array
-from fnx.core.aval import ShapedArray
 from fnx.core.fast_dataclasses import dataclass
-from fnx.interpreters.jvp import has_tangent
+from fnx.interpreters.jvp import SymbolicZero, tangent_type
 from fnx.ops.structure.basic import zeros
 from fnx.pytree import operations
-
-
-class SymbolicZero:
-    """A tangent or cotangent that is zero, without an array: rules with `symbolic_zeros` get them.
-
-    `aval`, `shape`, `dtype`, `ndim` are those of the zeros that it stands for.
-
-    >>> fnx.custom_derivatives.SymbolicZero.from_primal_value(jnp.ones(3)).shape
-    (3,)
-    """
-
-    def __init__(self, aval: ShapedArray):
-        self.aval = aval
-
-    @staticmethod
-    def from_primal_value(x: Any) -> "SymbolicZero":
-        """The zero tangent of a value."""
-        return SymbolicZero(tangent_type(as_array(x).aval))
-
-    shape = property(lambda self: self.aval.shape)
-    dtype = property(lambda self: self.aval.dtype)
-    ndim = property(lambda self: len(self.aval.shape))
-    size = property(lambda self: self.aval.size)
-
-    def __repr__(self) -> str:
-        return f"SymbolicZero({self.aval.str_short()})"
 
 
 @dataclass
@@ -60,11 +33,6 @@ def custom_vjp_primal_tree_values(tree: Any) -> Any:
     """
     kind = lambda x: isinstance(x, CustomVJPPrimal)
     return operations.tree_map(lambda x: x.value if kind(x) else x, tree, is_leaf=kind)
-
-
-def tangent_type(aval: ShapedArray) -> ShapedArray:
-    """The type of the tangents of values of a type; float0 for values that have none."""
-    return aval.tangent() if has_tangent(aval) else ShapedArray(aval.shape, dtypes.float0)
 
 
 def zero_from_primal(x: Any, symbolic_zeros: bool = False) -> Any:

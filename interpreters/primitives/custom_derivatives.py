@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fnx.core.array import Array, ConcreteArray, as_written
+from fnx.core import dtypes
+from fnx.core.array import Array, ConcreteArray, as_array, as_written
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ClosedOverValue, TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
@@ -20,7 +21,7 @@ from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Call, Operand, Recipe
 from fnx.interpreters.batching import Batch, BatchTracer, batch_jaxpr, place_axis
 from fnx.interpreters.closure_conversion import HigherOrder, with_inputs
-from fnx.interpreters.jvp import has_tangent, jvp
+from fnx.interpreters.jvp import SymbolicZero, has_tangent, jvp
 from fnx.interpreters.linearize import Linearize, transpose_jaxpr
 from fnx.interpreters.operands import check_operands, given, only, spread, undefined
 from fnx.interpreters.passes.compiled import run
@@ -49,6 +50,18 @@ def check_results(outs: Sequence[Array], expected: Sequence[ShapedArray], what: 
             f"{what} gave results of types {[a.str_short() for a in found]}; the function itself gives "
             f"{[a.str_short() for a in expected]}, and both must agree"
         )
+
+
+def no_tangent(x: Any) -> np.ndarray:
+    """What rules get as the tangent of a value that has none."""
+    return np.zeros(np.shape(x), dtypes.float0)
+
+
+def _tangent(t: Any) -> Array | None:
+    """A tangent from a program that is written for JAX; None where it is zero."""
+    if t is None or isinstance(t, SymbolicZero) or getattr(t, "dtype", None) == dtypes.float0:
+        return None
+    return as_array(t)
 
 
 _PERTURBED = as_written(ConcreteArray(np.array(True)))
@@ -138,6 +151,12 @@ class CustomRule(HigherOrder):
     def public_params(self) -> dict[str, Any]:
         return super().public_params() | {"call_jaxpr": self.jaxpr, "num_consts": self.consts}
 
+    def function(self) -> WrappedFun:
+        """The function, of all operands, for programs that are written for JAX."""
+        jaxpr = self.jaxpr
+        call = self.fun if jaxpr is None else lambda *args: eval_jaxpr(jaxpr, args)
+        return WrappedFun(lambda *args: list(call(*map(as_array, args))))
+
     @classmethod
     def bind_params(cls, params: dict) -> tuple[list, dict]:
         """The parameters of an equation, and the function and its rules as functions of operands."""
@@ -210,6 +229,49 @@ class CustomJVP(CustomRule):
             check_results(outs[:n], self.jaxpr.out_avals, f"the rule of {self.of}")
         return tuple(outs[:n]), tuple(outs[n:])
 
+    def handed_to(self, trace: Interpreter, args: tuple) -> Any:
+        rule = WrappedFun(self.rule_in_jax)
+        return trace.process_custom_jvp_call(
+            self.public, self.function(), rule, args, symbolic_zeros=self.symbolic
+        )
+
+    def rule_in_jax(self, *values: Any) -> list:
+        """The rule, of all operands and their tangents, for programs that are written for JAX."""
+        n = len(values) // 2
+        tangents = tuple(map(_tangent, values[n:]))
+        if not self.symbolic:  # zeros that are arrays say nothing of what is differentiated
+            tangents = (*(None for _ in range(self.consts)), *tangents[self.consts :])
+        outs, touts = self.jvp(tuple(map(as_array, values[:n])), tangents)
+        zero = SymbolicZero.from_primal_value
+        return [*outs, *[zero(o) if t is None else t for o, t in zip(outs, touts)]]
+
+    @classmethod
+    def bind_params(cls, params: dict) -> tuple[list, dict]:
+        own = {k: params[k] for k in ("rule", "symbolic", "consts")}
+        prim = cls(None, params["of"], params["jaxpr"].jaxpr, **own)
+        subfuns = prim.function(), WrappedFun(prim.rule_in_jax)
+        return [], params | {"subfuns": subfuns, "symbolic_zeros": prim.symbolic}
+
+    @classmethod
+    def bind_functions(
+        cls, args: Sequence, subfuns: Sequence, symbolic_zeros: bool = False, **_: Any
+    ) -> list[Array]:
+        """Results of a function with a rule, both as programs that are written for JAX have them."""
+        fun, jvp = subfuns
+
+        def rule(*values: Array | None) -> list[Array | None]:
+            n = len(values) // 2
+            zero = SymbolicZero.from_primal_value if symbolic_zeros else no_tangent
+            tangents = [zero(x) if t is None else t for x, t in zip(values, values[n:])]
+            found = jvp.call_wrapped(*values[:n], *tangents)
+            m = len(found) // 2
+            return [*map(as_array, found[:m]), *map(_tangent, found[m:])]
+
+        call = lambda *xs: [as_array(o) for o in fun.call_wrapped(*xs)]
+        name = getattr(fun, "__name__", "f")
+        prim = cls(call, name, rule=rule, symbolic=symbolic_zeros)
+        return list(call_with_rule(prim, [as_array(x) for x in args]))
+
     def linearize(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:  # type: ignore
         """As `jvp`. Results may not depend on tangents, as they seem to where one loop makes both,
         and tangents may not pass by a `stop_gradient`, as batch elements of branches have it.
@@ -269,6 +331,30 @@ class CustomVJP(CustomRule):
     name = "custom_vjp_call"
     rules = ("fwd", "bwd")
     what = "the custom_vjp function"
+
+    def handed_to(self, trace: Interpreter, args: tuple) -> Any:
+        fwd, bwd = WrappedFun(self.fwd_in_jax), WrappedFun(self.bwd_in_jax)
+        return trace.process_custom_vjp_call(
+            self.public,
+            self.function(),
+            fwd,
+            bwd,
+            args,
+            out_trees=None,
+            symbolic_zeros=self.symbolic,
+        )
+
+    def fwd_in_jax(self, *values: Any) -> list[Array]:
+        """Residuals and results, of each operand and whether it is differentiated."""
+        primals = [as_array(x) for x in values[::2]][self.consts :]
+        flags = [_PERTURBED if m else None for m in values[1::2]][self.consts :]
+        found = self.fwd(*primals, *(flags if self.symbolic else ()))
+        n = self.results()
+        return [*found[n:], *found[:n]]
+
+    def bwd_in_jax(self, *values: Any) -> list[Array | None]:
+        """Cotangents of all operands, of residuals and the cotangents of results."""
+        return [*(None for _ in range(self.consts)), *self.bwd(*map(_tangent, values))]
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         raise no_forward_mode(self.of)

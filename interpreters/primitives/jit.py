@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -38,6 +38,7 @@ class Jit(HigherOrder):
     inline: bool = field(default=False, repr=False)
     donated: tuple[int, ...] = field(default=(), repr=False)
     name = "jit"
+    in_jax: ClassVar = {"jaxpr": "jaxpr", "of": "name", "inline": "inline"}
     jaxpr_fields = ("jaxpr",)
     transparent = "always"
 

@@ -17,8 +17,8 @@ from fnx.core.errors import MissingRule, TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import current, evaluate, use
 from fnx.core.jaxpr import Jaxpr
+from fnx.core.primitive import Family, Undefined
 from fnx.core.primitive import Primitive as Rules
-from fnx.core.primitive import Undefined
 from fnx.core.recipe import Call, Host, Operand, Recipe
 from fnx.core.threads.fork_safety import cached_property
 from fnx.interpreters.batching import AxisData, fancy_primitive_batchers
@@ -91,7 +91,14 @@ class LoweredFun:
         )
 
 
-class Primitive:
+class _AnyPrimitive(type):
+    """Kinds of primitives, of which fnx's own are, too, although not made of functions."""
+
+    def __instancecheck__(cls, x: Any) -> bool:
+        return super().__instancecheck__(x) or (cls is Primitive and isinstance(x, (Family, Rules)))
+
+
+class Primitive(metaclass=_AnyPrimitive):
     """A new operation, `name`, with the rules that are registered for it.
 
     `def_impl` says what it computes, `def_abstract_eval` the types of its results;
@@ -153,6 +160,8 @@ class Primitive:
         prim = Foreign(self, Params(params), tuple([a.aval for a in arrays]))
         outs = current.get().process(prim, arrays)
         return list(outs) if self.multiple_results else outs[0]
+
+    bind_with_trace = Family.bind_with_trace
 
     def get_bind_params(self, params: dict) -> tuple[list, dict]:
         """Functions and parameters to bind it with, of those of an equation."""

@@ -217,3 +217,40 @@ def test_keys_have_their_own_dtype_alone():
         for other in (jnp.float32, random.key(0, impl="rbg").dtype):
             with pytest.raises(ValueError, match="cannot convert key<fry> to"):
                 convert(key, other)
+
+
+@pytest.mark.parametrize("impl", ["rbg", "unsafe_rbg"])
+def test_the_generator_of_keys_of_which_none_is_named(impl):
+    kind = fnx.jit(lambda: random.key(3))
+    assert random.key_impl(kind()) == "threefry2x32"
+    first = {
+        "rbg": [1832780943, 270669613] * 2,
+        "unsafe_rbg": [2620864722, 2991908441, 282133475, 2589630650],
+    }
+    many = {
+        "rbg": [0.95074908, 0.20923598, 0.85283614],
+        "unsafe_rbg": [0.25864742, 0.78970682, 0.83692102],
+    }
+    third = {"rbg": 3134548294, "unsafe_rbg": 56543296}
+    with fnx.default_prng_impl(impl):
+        assert fnx.config.jax_default_prng_impl == impl
+        key = random.PRNGKey(42)
+        assert key.tolist() == [0, 42, 0, 42]
+        assert random.key_impl(key) == random.key_impl(random.key(1)) == impl
+        assert random.key_impl(kind()) == impl
+        keys = random.split(key)
+        assert keys.dtype == np.uint32
+        assert keys[0].tolist() == first[impl]
+        assert random.fold_in(key, 3)[0] == third[impl]
+        drawn = random.normal(key, (2,))
+        np.testing.assert_allclose(drawn, [0.51466939, 0.26097828], rtol=1e-7)
+        np.testing.assert_array_equal(fnx.jit(random.normal, static_argnums=1)(key, (2,)), drawn)
+        each = fnx.vmap(random.uniform)(random.split(key, 3))
+        np.testing.assert_allclose(each, many[impl], rtol=1e-7)
+        with pytest.raises(TypeError, match="random key"):
+            random.normal(jnp.zeros(3, "uint32"))
+    assert random.key_impl(kind()) == "threefry2x32"
+    with pytest.raises(TypeError, match="random key"):
+        random.normal(key)
+    with pytest.raises(ValueError, match="does not exist"), fnx.default_prng_impl("none"):
+        random.key(0)

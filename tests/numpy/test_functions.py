@@ -102,7 +102,7 @@ m.clip(a(A), -0.5, 0.5) | m.correlate(a(V), a(W)) | m.correlate(a(W), a(V), "sam
 m.correlate(a(V), a(W), "full") | m.round(a(A), 2) | m.polyval(a(V), a(A)) | m.polyadd(a(V), a(W))
 m.polymul(a(V), a(W)) | m.polyder(a(V)) | m.polyint(a(V)) | m.poly(a(V))
 m.polyfit(np.arange(5.0), a(V), 2) | m.sort(m.abs(m.roots(a(V)))) | m.nan_to_num(a(N))
-m.apply_over_axes(m.sum, a(T), [0, 2])
+m.apply_over_axes(m.sum, a(T), [0, 2]) | m.apply_over_axes(lambda x, k: x.sum(k), a(T), [0, 2])
 m.piecewise(a(A), [a(A < 0), a(A > 1)], [-1.0, lambda x: x * 2, lambda x: x + 1])
 m.apply_along_axis(m.cumsum, 1, a(A))
 """

@@ -31,6 +31,7 @@ __all__ = [
     "JaxprEqn",
     "Literal",
     "Primitive",
+    "TraceTag",
     "Var",
     "check_jaxpr",
     "find_top_trace",
@@ -92,6 +93,15 @@ def unmapped_aval(size: int, axis: int | None, aval: ShapedArray) -> ShapedArray
     if axis is None:
         return aval
     return aval.update(shape=(*aval.shape[:axis], size, *aval.shape[axis:]))
+
+
+class TraceTag:
+    """What traces of one transformation have in common: compared by identity.
+
+    >>> tag = fnx.extend.core.TraceTag()
+    >>> tag == tag, tag == fnx.extend.core.TraceTag()
+    (True, False)
+    """
 
 
 class Effect:

@@ -17,7 +17,7 @@ custom_jvp_call_p, custom_vjp_call_p = (
 )
 
 
-class _Call(Primitive):
+class CallPrimitive(Primitive):
     """JAX's call of a function within a jaxpr: to bind it writes an equation of jit's."""
 
     multiple_results = True
@@ -29,4 +29,4 @@ class _Call(Primitive):
         return list(jit(lambda *args: tuple(fun.call_wrapped(*args)))(*args))
 
 
-call_p, closed_call_p = _Call("call"), _Call("closed_call")
+call_p, closed_call_p = CallPrimitive("call"), CallPrimitive("closed_call")

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fnx.core import config
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.numpy.arrays.scalar_types import prng_key
 from fnx.numpy.arrays.util import constant, transformation
@@ -51,7 +52,9 @@ def key_dtype_of(impl: Any) -> KeyDType:
     """The dtype of the keys of a generator: of its name, of its dtype, or of None, the default one."""
     if isinstance(impl, KeyDType):
         return impl
-    name = "threefry2x32" if impl is None or impl == "fry" else getattr(impl, "name", str(impl))
+    if impl is None:
+        impl = config.default_prng_impl.value
+    name = "threefry2x32" if impl == "fry" else getattr(impl, "name", str(impl))
     if name not in KEY_DTYPES:
         raise InvalidValue(
             f"random number generator {impl!r} does not exist; expected one of {', '.join(KEY_DTYPES)}"

@@ -44,7 +44,7 @@ def apply_over_axes(func, a, axes):
     """
     x = to_array(a, "apply_over_axes")
     for axis in axes if isinstance(axes, (tuple, list)) else (axes,):
-        y = func(x, axis=axis)
+        y = func(x, axis)  # as NumPy and JAX: the axis may have any name
         x = (
             y
             if y.ndim == x.ndim

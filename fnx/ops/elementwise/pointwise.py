@@ -16,6 +16,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.cost import SIMPLE, Cost
 from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
+from fnx.core.interpreter import Interpreter, Tracer, evaluate, use
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Host, Operand, Point, Recipe
 from fnx.ops.base.broadcast import Broadcast, Sum, broadcast_axis
@@ -121,6 +122,11 @@ class Pointwise(Primitive):
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         return (self(*align(size, args, axes)),), (result_axis(args, axes),)
 
+    def handed_to(self, trace: Interpreter, args: tuple) -> Any:
+        """With operands of one shape, as in JAX."""
+        shape = max([a.shape for a in args], key=len)
+        return super().handed_to(trace, tuple([_full(trace, a, shape) for a in args]))
+
     def sharding(self, *avals: ShapedArray) -> Factors:
         ranks = [len(a.shape) for a in avals]
         return axis_by_axis(max(ranks), *ranks)
@@ -137,6 +143,13 @@ class Pointwise(Primitive):
         if isinstance(op, str):
             return lambda *xs: expr.apply(op, *xs)
         return op
+
+
+def _full(trace: Interpreter, x: Array, shape: tuple[int, ...]) -> Array:
+    if x.shape == shape:
+        return x
+    with use(trace if isinstance(x, Tracer) else evaluate):
+        return Broadcast(shape, ())(x)
 
 
 def result_axis(args: tuple, axes: tuple) -> int:
