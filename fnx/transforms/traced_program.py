@@ -45,36 +45,13 @@ def _without_collections() -> Iterator[None]:
         gc.enable()
 
 
-@contextmanager
-def without_full_collections() -> Iterator[None]:
-    """Cyclic garbage is searched for among what is new alone: what is traced refers to all that is old.
-
-    A trace makes so many objects that all those of the process would be looked at, some of it twice.
-    """
-    *young, old = gc.get_threshold()
-    if old >= _NEVER:
-        yield
-        return
-    try:
-        _collections["threshold"] = old
-        gc.set_threshold(*young, _NEVER)
-        yield
-    finally:
-        _collections["threshold"] = None
-        gc.set_threshold(*young, old)
-
-
-_NEVER = 1 << 30
-_collections: dict[str, Any] = {"stopped": False, "threshold": None}
+_collections = {"stopped": False}
 
 
 def _collect_again() -> None:
     if _collections["stopped"]:
         _collections["stopped"] = False
         gc.enable()
-    if _collections["threshold"] is not None:
-        gc.set_threshold(*gc.get_threshold()[:2], _collections["threshold"])
-        _collections["threshold"] = None
 
 
 if hasattr(os, "register_at_fork"):

@@ -143,7 +143,7 @@ def test_children_compile_though_their_parent_compiled():
 
 
 def test_collections_are_on_again_in_a_child_of_one_who_compiled():
-    """Compiling stops the search for cycles, tracing that among all; who would let it go on is not there."""
+    """Compiling stops the search for cycles; the thread that would let it go on is not there."""
     program = """
 import gc, os, threading
 import numpy as np
@@ -151,17 +151,16 @@ import fnx
 from fnx.transforms import traced_program
 inside, end = threading.Event(), threading.Event()
 def wait():
-    with traced_program.without_full_collections(), traced_program._without_collections():
+    with traced_program._without_collections():
         inside.set()
         end.wait()
-before = gc.get_threshold()
 other = threading.Thread(target=wait, daemon=True)
 other.start()
 inside.wait()
 child = os.fork()
 if child == 0:
-    os._exit(0 if gc.isenabled() and gc.get_threshold() == before else 1)
-assert not gc.isenabled() and gc.get_threshold() != before
+    os._exit(0 if gc.isenabled() else 1)
+assert not gc.isenabled()
 raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
     assert subprocess.run([sys.executable, "-c", program], timeout=PATIENCE).returncode == 0

@@ -183,7 +183,7 @@ WAYS: dict[str, Way] = {
 def state() -> dict[str, Any]:
     """What an interrupt might leave behind, by name."""
     found: dict[str, Any] = {
-        "collections": (gc.isenabled(), gc.get_threshold()),
+        "collections": gc.isenabled(),
         "recursion": sys.getrecursionlimit(),
         "floating-point errors": np.geterr(),
         "warnings": len(warnings.filters),

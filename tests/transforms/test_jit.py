@@ -1,7 +1,6 @@
 """jit: keys of programs, closures, nesting, threads, stages."""
 
 import functools
-import gc
 import inspect
 import sys
 import threading
@@ -358,24 +357,3 @@ def test_caches_can_be_cleared_while_other_threads_make_functions():
     finally:
         sys.setswitchinterval(before)
     assert not errors
-
-
-def test_a_trace_looks_for_cycles_among_what_is_new_alone():
-    """Full collections come back after it, whatever it raises."""
-    before, seen = gc.get_threshold(), []
-
-    @fnx.jit
-    def f(x, fails):
-        seen.append(gc.get_threshold())
-        if fails is not None:
-            raise ValueError(fails)
-        return fnx.jit(lambda y: seen.append(gc.get_threshold()) or y * 2)(x)
-
-    f(1.0, None)
-    assert gc.get_threshold() == before and gc.isenabled()
-    with pytest.raises(TypeError):
-        f(1.0, "text")
-    with pytest.raises(ValueError):
-        f(1.0, 3)
-    assert gc.get_threshold() == before
-    assert all(s[:2] == before[:2] and s[2] > before[2] for s in seen) and len(seen) == 3
