@@ -6,7 +6,7 @@ in JAX; inside nodes of registered classes rebuilt ones keep the order that they
 
 import functools
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import optree
@@ -28,6 +28,7 @@ from fnx.pytree.registry import register_pytree_node_class as register_pytree_no
 from fnx.pytree.registry import register_pytree_with_keys as register_pytree_with_keys
 from fnx.pytree.registry import register_pytree_with_keys_class as register_pytree_with_keys_class
 from fnx.pytree.registry import register_static as register_static
+from fnx.pytree.registry import with_keys
 
 # Types that are nodes here and leaves in JAX: a tree may have arrays where another has such.
 # For each there is a builtin function that knows its objects, since it is asked of every node.
@@ -316,11 +317,28 @@ def tree_flatten_with_path(
     if is_leaf_takes_path and is_leaf is not None:
         return _flatten_by_path(tree, is_leaf)
     accessors, leaves, treedef = optree.tree_flatten_with_accessor(tree, is_leaf, namespace=_SPACE)
+    if any([e.type in with_keys for accessor in accessors for e in accessor]):
+        return list(_walked_with_keys(tree, is_leaf)), _sorted(treedef)
     paths = [
         tuple([key_of(e) for e in accessor if e.type not in leaves_elsewhere])
         for accessor in accessors
     ]
     return list(zip(paths, leaves, strict=True)), _sorted(treedef)
+
+
+def _walked_with_keys(tree: Any, is_leaf: IsLeaf) -> Iterator[tuple[KeyPath, Any]]:
+    """Pairs of path and leaf, a node at a time, so that objects are asked for their keys."""
+    ends = is_leaf is not None and is_leaf(tree)
+    if type(tree) in with_keys and not ends:
+        pairs: Any = [((key,), child) for key, child in with_keys[type(tree)](tree)[0]]
+    else:
+        pairs, _ = tree_flatten_with_path(tree, lambda x: ends or x is not tree)
+    for step, child in pairs:
+        if child is tree:
+            yield step, child
+        else:
+            for path, leaf in _walked_with_keys(child, is_leaf):
+                yield (*step, *path), leaf
 
 
 def _flatten_by_path(tree: Any, is_leaf: Callable) -> tuple[list, PyTreeDef]:

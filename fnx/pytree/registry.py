@@ -37,20 +37,18 @@ def register_pytree_node(
     >>> fnx.tree.map(lambda x: 2 * x, Pair(1, 2)).y
     4
     """
-    if flatten_with_keys_func is None:
-        flatten: Callable = flatten_func
-    else:
-
-        def flatten(x: Any) -> tuple:
-            pairs, data = flatten_with_keys_func(x)
-            pairs = tuple(pairs)
-            return [child for _, child in pairs], data, tuple(key for key, _ in pairs)
-
     with warnings.catch_warnings():
         warnings.filterwarnings(
             "ignore", "PyTree type .* is a subclass of"
         )  # namedtuples: so be it
-        optree.register_pytree_node(nodetype, flatten, unflatten_func, namespace=SPACE)
+        optree.register_pytree_node(nodetype, flatten_func, unflatten_func, namespace=SPACE)
+    if flatten_with_keys_func is not None:
+        with_keys[nodetype] = flatten_with_keys_func
+
+
+# How objects say their keys, of classes that are also flattened without them: trees are flattened far
+# more often than paths are asked for.
+with_keys: dict[type, Callable[[Any], tuple[Iterable, Any]]] = {}
 
 
 def register_pytree_node_class(cls: C) -> C:
@@ -89,11 +87,16 @@ def register_pytree_with_keys(
     >>> fnx.tree_util.keystr(fnx.tree.leaves_with_path(Real(1.0))[0][0])
     '.real'
     """
-    register_pytree_node(nodetype, flatten_func or _bare, unflatten_func, flatten_with_keys)
+    if flatten_func is not None:
+        register_pytree_node(nodetype, flatten_func, unflatten_func, flatten_with_keys)
+        return
 
+    def flatten(x: Any) -> tuple:
+        pairs, data = flatten_with_keys(x)
+        pairs = tuple(pairs)
+        return [child for _, child in pairs], data, tuple(key for key, _ in pairs)
 
-def _bare(x: Any) -> tuple:
-    raise NotImplementedError
+    register_pytree_node(nodetype, flatten, unflatten_func)
 
 
 def register_pytree_with_keys_class(cls: C) -> C:

@@ -67,6 +67,13 @@ class Compiled:
                 raise native_calls.no_memory(p.workspace, self._largest())
             self.executable = load.load(self.emitted, *self._types, p.workspace, name, p.aliases)
 
+        # Meanwhile helpers compile the routines that the program turns out to call.
+        with load.session():
+            self._run_passes(last)
+        scalar.forget()
+        return self.executable
+
+    def _run_passes(self, last: Callable[[], None]) -> None:
         passes = {"build": lambda: self.program, "check": self._check, "emit": lambda: self.emitted}
         for stage, run in {**passes, "load": last}.items():
             start = time.perf_counter()
@@ -80,8 +87,6 @@ class Compiled:
                 built = self.__dict__.get("_built", (None,))[0]
                 raise reproducer.failed(stage, self.jaxpr, built, error) from error
             self.seconds[stage] = time.perf_counter() - start
-        scalar.forget()
-        return self.executable
 
     # --- the passes
 

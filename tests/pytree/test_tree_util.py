@@ -388,3 +388,49 @@ def test_arrays_of_keys_are_leaves_of_users_trees():
         tree_util.flatten_one_level(keys)
     paths = fnx.tree.leaves_with_path(tree, lambda path, x: False, True)
     assert [x.shape for _, x in paths if hasattr(x, "shape")] == [(3,), ()]
+
+
+def test_trees_are_flattened_without_keys_until_paths_are_asked_for():
+    asked = []
+
+    class Pair:
+        def __init__(self, x, y):
+            self.x, self.y = x, y
+
+    def bare(p):
+        asked.append("bare")
+        return (p.x, p.y), "data"
+
+    def keyed(p):
+        asked.append("keys")
+        keys = tree_util.GetAttrKey("x"), tree_util.GetAttrKey("y")
+        return zip(keys, (p.x, p.y), strict=True), "data"
+
+    tree_util.register_pytree_with_keys(Pair, keyed, lambda _, c: Pair(*c), bare)
+    key = fnx.random.key(0)
+    nested = {"p": Pair(None, [Pair(1, key), Box(2, Pair(3, ()))]), "q": 4}
+    leaves, structure = tree_util.tree_flatten(nested)
+    assert [x for x in leaves if x is not key] == [1, 2, 3, 4] and set(asked) == {"bare"}
+    pairs, again = tree_util.tree_flatten_with_path(nested)
+    assert again == structure and [x for _, x in pairs] == leaves and "keys" in asked
+    assert [tree_util.keystr(path) for path, _ in pairs] == [
+        "['p'].y[0].x",
+        "['p'].y[0].y",
+        "['p'].y[1][<flat index 0>]",
+        "['p'].y[1][<flat index 1>].x",
+        "['q']",
+    ]
+    inner = lambda x: x is None or isinstance(x, Pair) and x.x == 1
+    pairs, _ = tree_util.tree_flatten_with_path(nested, inner)
+    assert [tree_util.keystr(path) for path, _ in pairs] == [
+        "['p'].x",
+        "['p'].y[0]",
+        "['p'].y[1][<flat index 0>]",
+        "['p'].y[1][<flat index 1>].x",
+        "['q']",
+    ]
+    short = lambda path, x: len(path) == 2
+    pairs, _ = tree_util.tree_flatten_with_path(nested, short, is_leaf_takes_path=True)
+    assert [tree_util.keystr(path) for path, _ in pairs] == ["['p'].x", "['p'].y", "['q']"]
+    pairs, _ = tree_util.flatten_one_level_with_keys(nested["p"])
+    assert [str(key) for key, _ in pairs] == [".x", ".y"]

@@ -64,6 +64,7 @@ class Crew:
     def __init__(self, most: int) -> None:
         self.most = most
         self.tasks: SimpleQueue[Task | None] = SimpleQueue()  # None: the end of each who finds it
+        self.asked: set[tuple] = set()  # what is computed soon, or was
         self._helpers: list[Any] = []  # locks, each held until the helper ends
         self._open = True
         self._lock = threading.Lock()
@@ -151,7 +152,8 @@ def gathered(helpers: bool = True) -> Iterator[Crew]:
 
 
 def soon(function: Callable, *args: Any) -> None:
-    """Let the crew of this thread, if there is one, make a call whose value is asked for later."""
-    crew = current()
-    if crew is not None and crew.most > 1:
+    """Let the crew of this thread, if there is one, make a call, once, whose value is asked for later."""
+    crew, call = current(), (function, *args)
+    if crew is not None and crew.most > 1 and call not in crew.asked:
+        crew.asked.add(call)
         crew.start(function, *args)

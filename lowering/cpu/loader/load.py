@@ -6,12 +6,12 @@ later process need not generate the code to find it.
 
 import contextlib
 import marshal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fnx.core.errors import CompileError
 from fnx.lowering.cpu.jit import code_cache, disk_cache
-from fnx.lowering.cpu.jit.session import session
+from fnx.lowering.cpu.jit.session import session as llvm_session
 from fnx.lowering.cpu.runtime import call_wrapper_loader
 
 from . import executable, symbols
@@ -37,6 +37,14 @@ class Image(NamedTuple):  # soon defined: a second process starts with this
     aliases: tuple[tuple[int, int], ...]
 
 
+@contextlib.contextmanager
+def session() -> Iterator[None]:
+    """A session of LLVM with helpers, who begin with the wrapper that each first call asks for."""
+    with llvm_session(helpers=True):
+        call_wrapper_loader.loaded.soon()
+        yield
+
+
 def load(
     emitted: Any,
     inputs: Specs,
@@ -50,8 +58,7 @@ def load(
     Programs of the same text share their code, whatever their sizes and numbers. It can be recalled
     by `name`. Results that `aliases` names are left in inputs.
     """
-    with session(helpers=True):
-        call_wrapper_loader.loaded.soon()  # the wrapper, which the first call asks for
+    with session():
         for param in emitted.params:
             if isinstance(param, tuple) and param[0] == "symbol":
                 symbols.soon(param[1])

@@ -4,6 +4,7 @@ from math import prod
 
 from fnx.core import recipe, scalar
 from fnx.lowering.cpu.kernels import pocketfft
+from fnx.lowering.cpu.loader import symbols
 from fnx.lowering.generate.generation import Generation
 from fnx.lowering.generate.values import Value
 from fnx.lowering.ir.kernel import Address, CallLibrary, Fill
@@ -30,6 +31,7 @@ def fft(builder: Generation, r: recipe.Library, outs: list[Value]) -> None:
     shape = (*x.shape[: -len(lengths)], *lengths)
     plan = fft_plan.name(kind, shape, len(lengths), x.dtype)
     space = work(builder, "uint8", fft_plan.work_bytes(plan))
+    symbols.soon(f"fft:{plan}")
     args = [Address(f"fft:{plan}"), at(source), at(destination), at(space)]
     written = {s.buffer: None for s in (destination, space)}
     builder.emit(CallLibrary("fnx:fnx_fft", args, list(written)))

@@ -9,6 +9,7 @@ import pytest
 import fnx
 import fnx.numpy as jnp
 from fnx.lowering.cpu.jit import code_cache, compile_threads, compiler, partition, session
+from fnx.lowering.cpu.llvm import ir_vectors, module_printer
 from fnx.lowering.cpu.processor import thresholds
 
 
@@ -157,3 +158,33 @@ def test_where_no_thread_can_be_started_the_leader_does_all(monkeypatch):
     f = fnx.jit(lambda x: jnp.sort(x * 1.25) + jnp.cumsum(jnp.sin(x)) + (x[:, None] * x).sum(0))
     wanted = np.sort(x * 1.25) + np.cumsum(np.sin(x)) + (x[:, None] * x).sum(0)
     np.testing.assert_allclose(f(x), wanted, rtol=1e-14)
+
+
+def test_routines_are_asked_for_as_soon_as_a_program_turns_out_to_call_them(monkeypatch):
+    """Before its text is printed, and each once; without helpers nothing is."""
+    asked, emit = [], module_printer.emit
+
+    def emitted(program):
+        asked.append(compile_threads.current().asked)
+        return emit(program)
+
+    monkeypatch.setattr(module_printer, "emit", emitted)
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(130, 130)))
+    f = lambda x: jnp.fft.fft(x @ x + (x + 1) @ x).real @ x[0]
+    for threads in (2, 1):
+        monkeypatch.setattr(compile_threads, "size", lambda n=threads: n)
+        fnx.jit(lambda x, n=threads: f(x) * n)(x)
+    names = [call[1] for call in asked[0] if len(call) > 1]
+    assert {"fnx:fnx_gemm_float64", "fnx:fnx_fft"} <= set(names) or not ir_vectors.exists("float64")
+    assert [n[:4] for n in names].count("fft:") == 1 and len(names) == len(set(names))
+    assert not asked[1]
+
+
+def test_what_is_asked_for_again_is_begun_once(monkeypatch):
+    begun = []
+    monkeypatch.setattr(compile_threads, "size", lambda: 2)
+    with compile_threads.gathered() as made:
+        for k in (1, 2, 1, 1):
+            compile_threads.soon(begun.append, k)
+        made.work()
+    assert sorted(begun) == [1, 2]
