@@ -213,6 +213,9 @@ class _Cuda:
     def gridsize(self, count):
         return self.blockDim.x * self.gridDim.x
 
+    def selp(self, condition, a, b):
+        return a if condition else b
+
     def syncthreads(self):
         self._block.barrier.wait(60)
 

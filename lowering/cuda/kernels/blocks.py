@@ -29,7 +29,7 @@ def scheduled(scheduler: Scheduling, s: Loop, name: str, note: str) -> bool:
     axes = [(x.index, x.extent) for x in found]
     if reductions.scheduled(scheduler, axes, rest, name, note):
         return True
-    if _count(found) < scheduler.limits.parallel:
+    if independence.count(found) < scheduler.limits.parallel:
         return False
     return flat(scheduler, axes, rest, name, note)
 
@@ -69,13 +69,6 @@ def _of_unknown_length(scheduler: Scheduling, s: Loop, name: str, note: str) -> 
     if any(b.space == "private" for b in traversal.buffers([s])):
         return False
     return flat(scheduler, [(s.index, s.extent)], s.body, name, note)
-
-
-def _count(loops: list[Loop]) -> int:
-    total = 1
-    for x in loops:
-        total *= independence.extent(x)
-    return total
 
 
 __all__ = ["flat", "scheduled"]

@@ -12,10 +12,11 @@ from fnx.lowering.ir.number_formats import KIND
 from fnx.lowering.numba.expression_printer import FORMULAS, Module, bare, stem_of
 from fnx.lowering.numba.program_printer import Code, uses
 
-from . import combining, updates
+from . import combining
 from . import scalar as forms
 from .plan import Kernel
 from .thresholds import Limits
+from .update import Atomic
 
 _SHUFFLED = frozenset(
     "int32 uint32 int64 uint64 float32 float64".split()
@@ -61,7 +62,7 @@ class KernelCode(Code):
     """The function of a kernel: where each thread begins, then statements as in the other printer."""
 
     forms = forms
-    methods: ClassVar[dict[type, str]] = {**Code.methods, updates.Atomic: "atomic"}
+    methods: ClassVar[dict[type, str]] = {**Code.methods, Atomic: "atomic"}
 
     def __init__(self, k: Kernel, limits: Limits):
         super().__init__(Module(), uses(k.body))
@@ -318,7 +319,7 @@ class KernelCode(Code):
     def poll(self, s: kernel.Loop | kernel.While) -> None:
         """Nobody can ask a GPU to stop; the host stops between launches."""
 
-    def atomic(self, s: updates.Atomic) -> None:
+    def atomic(self, s: Atomic) -> None:
         index, value = self.index(s.index), self.value(s.value)
         self.put(f"cuda.atomic.{s.op}({self.buffer(s.buffer)}, {bare(index)}, {bare(value)})")
         self.kill(s.buffer)
@@ -326,7 +327,7 @@ class KernelCode(Code):
     def kept(self, value: str, dtype: str) -> str:
         """A value as it lies in memory."""
         if dtype == "bool":
-            return f"(np.uint8(1) if {value} else np.uint8(0))"
+            return f"np.uint8({bare(value)})"
         return super().kept(value, dtype)
 
     def loop(self, s: kernel.Loop) -> None:

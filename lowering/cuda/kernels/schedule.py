@@ -148,12 +148,15 @@ class Scheduler:
         self.temporaries.append(buffer)
         return buffer
 
-    def inside(self, body: Sequence[Stmt], after: Sequence[Stmt] = ()) -> list[Step]:
+    def inside(
+        self, body: Sequence[Stmt], after: Sequence[Stmt] = (), name: str = "", note: str = ""
+    ) -> list[Step]:
         """The steps of a block, and of statements at its end."""
         outer, names = self.steps, dict(self.names)
         self.flush()
         self.steps = []
-        self.statements(body)
+        for s in body:
+            self.statement(s, name, note)
         self.pending += after
         self.flush()
         found, self.steps, self.names = self.steps, outer, names
@@ -249,11 +252,11 @@ class Scheduler:
         if blocks.scheduled(self, s, name, note):
             return
         if self._is_worth(s) and not _shares_private(s):
-            self._host_loop(s)
+            self._host_loop(s, name, note)
         else:
             self.pending.append(s)
 
-    def _host_loop(self, s: kernel.Loop) -> None:
+    def _host_loop(self, s: kernel.Loop, name: str, note: str) -> None:
         known = s.extent.op in ("size", "const")
         extent = scalar.var("int64", "n")
         first = scalar.size(0)
@@ -267,9 +270,8 @@ class Scheduler:
         step = scalar.sub if s.reverse else scalar.add
         outer = self.halves
         self.halves = outer | dependence.halves(s)
-        body = self._round(
-            s.body, [s.index, *s.carries], [step(s.index, scalar.size(1)), *s.yields]
-        )
+        after = self.assigned([s.index, *s.carries], [step(s.index, scalar.size(1)), *s.yields])
+        body = self.inside(s.body, after, name, note)
         self.halves = outer
         self.steps.append(For(int(s.extent.attr) if known else self.slots.of(extent), body))
 
