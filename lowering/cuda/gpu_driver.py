@@ -8,6 +8,7 @@ then names the programs that it had been asked for since it was last known to be
 import ctypes
 import gc
 import os
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakSet
@@ -81,7 +82,11 @@ class GpuDriver:
         self._process = os.getpid()
         self.device = _first_device()
         self.place = GpuDevice(self, str(self.device.name))
-        self.stream = self._target = self.device.create_stream()
+        self._own = (
+            threading.local()
+        )  # of each thread: that it has the context, and what it records
+        self._own.is_ready = True
+        self.stream = self.device.create_stream()
         self.handle = int(self.stream.handle)
         self._held: WeakSet[_Held] = WeakSet()
         self._in_use = self._peak = self._count = 0
@@ -102,12 +107,19 @@ class GpuDriver:
         if self._lost:
             raise DeviceLost(f"{what} is not possible: {self._lost}")
         try:
+            self._enter()
             return call(*args, **kws)
         except Exception as error:
             raise self._failure(what, f"{type(error).__name__}: {error}") from error
 
+    def _enter(self) -> None:
+        """Make the device's context the current one of a thread that comes here first."""
+        if not hasattr(self._own, "is_ready"):
+            self.device.set_current()
+            self._own.is_ready = True
+
     def _failure(self, what: str, said: str) -> JaxRuntimeError:
-        asked = ", ".join(self._asked) or "nothing"
+        asked = ", ".join([*self._asked]) or "nothing"
         self._asked.clear()
         text = f"{what} failed on the GPU: {said}. What it had been asked for before: {asked}."
         if not any(code in said for code in _FATAL):
@@ -201,18 +213,26 @@ class GpuDriver:
         config = LaunchConfig(grid=grid, block=block)
         self._call(
             f"the launch of {function.name}",
-            lambda: launch(self._target, config, function.kernel, *map(_word, given)),
+            lambda: launch(
+                getattr(self._own, "target", self.stream),
+                config,
+                function.kernel,
+                *map(_word, given),
+            ),
         )
         self._asked[function.name] = None
 
     def record(self, launches: Callable[[], None]) -> Callable[[], None] | None:
-        builder = self._call("recording a graph", self.stream.create_graph_builder)
+        # On a stream of its own: what other threads ask for meanwhile, and memory that goes back, is not
+        # recorded.
+        builder = self._call("recording a graph", self.device.create_graph_builder)
         before = dict(self._asked)
-        self._target = builder.begin_building()
+        self._call("recording a graph", builder.begin_building)
         try:
+            self._own.target = builder
             launches()
         finally:
-            self._target = self.stream
+            self._own.__dict__.pop("target", None)
             builder.end_building()
         names = {n: None for n in self._asked if n not in before}
         graph = self._call("recording a graph", builder.complete)
@@ -259,4 +279,5 @@ class _Held:
             return
         self._driver._in_use -= self.nbytes
         if os.getpid() == self._driver._process and not self._driver._lost:
+            self._driver._enter()
             self._memory.close(self._driver.stream)

@@ -30,9 +30,12 @@ class Gpu:
         self.limit = LIMIT
         self.version = 13010
         self.waiting = []  # what the stream has been asked for
+        self.current = threading.local()  # whether a thread has a context
 
     def call(self, name, *about):
         self.calls.append((name, *about))
+        if name != "device" and not hasattr(self.current, "is_set") and name != "cubin":
+            raise CUDAError("CUDA_ERROR_INVALID_CONTEXT: this thread has none")
         error = self.fails.pop(name, None)
         if error:
             raise error
@@ -70,7 +73,12 @@ class Device:
         self.gpu = gpu
 
     def set_current(self):
+        self.gpu.current.is_set = True
         self.gpu.call("set_current")
+
+    def create_graph_builder(self):
+        self.gpu.call("create_graph_builder")
+        return GraphBuilder(self.gpu)
 
     def create_stream(self):
         return Stream(self.gpu)
@@ -94,10 +102,6 @@ class Stream:
     def sync(self):
         self.gpu.call("sync")
         self.gpu.wait()
-
-    def create_graph_builder(self):
-        self.gpu.call("create_graph_builder")
-        return GraphBuilder(self.gpu)
 
 
 class GraphBuilder:

@@ -105,6 +105,9 @@ class KernelCode(Code):
     # --- the frame -------------------------------------------------------------------------------
 
     def framed(self) -> None:
+        for buffer, place, wanted in self.k.guards:
+            self.put(f"if {self.buffer(buffer)}[{place}] {'==' if wanted else '!='} 0:")
+            self.put("    return")
         for v, (buffer, place) in self.k.slots.items():
             name = self.fresh(stem_of(v))
             self.put(f"{name} = {self._slot(v, buffer, place)}")

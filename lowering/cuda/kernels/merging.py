@@ -1,7 +1,7 @@
 """Sorting by many threads: runs are merged by ranks, every element by a thread of its own.
 
-An element's place in two merged runs is its place in its own run and how many elements of the other run go
-before it, which a binary search tells. Each pass doubles the runs; equal elements of the first run go first,
+An element's place in two merged runs is its place in its own run and how many elements of the other run
+go before it, which a binary search tells. Each pass doubles the runs; equal elements of the first go first,
 so the order is stable. The passes are a loop around one kernel, to which the length of a run is a number.
 
 Source: merging by ranks (Shiloach & Vishkin 1981).

@@ -26,7 +26,8 @@ class Kernel(Step):
     tile: those of the last two axes to blocks of two dimensions. block: those of `axes` to blocks, and
     within a block loops of kind THREAD to its threads. `atomic` are buffers that are added to in any
     order. `names` are values that were computed before: how statements here refer to what memory no
-    longer holds.
+    longer holds. `guards` are slots and what has to lie in them: else the kernel does nothing, so that the
+    host may launch it before it knows.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Kernel(Step):
     names: dict[Expr, Expr] = field(default_factory=dict)
     slots: dict[Expr, tuple[Buffer, int]] = field(default_factory=dict)  # what it reads of before
     stored: dict[Expr, tuple[Buffer, int]] = field(default_factory=dict)  # what others read of it
+    guards: list[tuple[Buffer, int, bool]] = field(default_factory=list)
 
 
 @dataclass(eq=False)
@@ -66,7 +68,7 @@ class For(Step):
 
 @dataclass(eq=False)
 class While(Step):
-    """`before`, and as long as it leaves True in a slot, `body`."""
+    """`before`, and as long as it leaves True in a slot, `body`; the slot is True at first."""
 
     before: list[Step]
     condition: tuple[Buffer, int]

@@ -116,6 +116,7 @@ class Scheduler:
         self.names: dict[Expr, Expr] = {}  # what an Eval has asked for: the variable that holds it
         self.halves: dict[Expr, int] = {}
         self.slots = Slots()
+        self.guards: list[tuple[Buffer, int, bool]] = []  # of the loops and branches that we are in
         self.temporaries: list[Buffer] = []
         self.notes: list[str] = []
         self.count = 0
@@ -140,7 +141,8 @@ class Scheduler:
         self.flush()
         self.count += 1
         text = f"k{self.count}_{name or 'loop'}"
-        self.steps.append(Kernel(text, shape, axes, body, note, list(atomic), dict(self.names)))
+        names, guards = dict(self.names), list(self.guards)
+        self.steps.append(Kernel(text, shape, axes, body, note, list(atomic), names, guards=guards))
 
     def temporary(self, dtype: str, size: int) -> Buffer:
         """Memory for what one kernel leaves for the next."""
@@ -282,10 +284,12 @@ class Scheduler:
         return self.inside(body, self.assigned(variables, values))
 
     def _while(self, s: kernel.While) -> None:
-        self.pending += self.assigned(s.carries, s.init)
-        self.flush()
         goes_on = scalar.var("bool", "c")
-        outer, names = self.halves, dict(self.names)
+        first = scalar.const(True, "bool")
+        self.pending += self.assigned([*s.carries, goes_on], [*s.init, first])
+        self.flush()
+        outer, names, guards = self.halves, dict(self.names), self.guards
+        self.guards = [*guards, (*self.slots.of(goes_on), True)]
         self.halves = outer | dependence.halves(s)
         steps, self.steps = self.steps, []
         self.statements(s.before)
@@ -293,16 +297,20 @@ class Scheduler:
         self.flush()
         before, self.steps = self.steps, steps
         body = self._round(s.body, s.carries, s.yields)  # it knows what `before` has evaluated
-        self.halves, self.names = outer, names
+        self.halves, self.names, self.guards = outer, names, guards
         self.steps.append(While(before, self.slots.of(goes_on), body))
 
     def _if(self, s: kernel.If) -> None:
         chosen = scalar.var("bool", "c")
         self.pending += self.assigned([chosen], [s.cond])
         self.flush()
+        guards, slot = self.guards, self.slots.of(chosen)
+        self.guards = [*guards, (*slot, True)]
         then = self._round(s.then, s.results, s.on_true)
+        self.guards = [*guards, (*slot, False)]
         orelse = self._round(s.orelse, s.results, s.on_false)
-        self.steps.append(If(self.slots.of(chosen), then, orelse))
+        self.guards = guards
+        self.steps.append(If(slot, then, orelse))
 
 
 def _shares_private(s: Stmt) -> bool:

@@ -34,6 +34,7 @@ class Limits:
     product: int = 1 << 15  # multiplications from which on a product of matrices is cuBLAS's
     sorted: int = 32  # elements of a row from which on threads merge runs: one sorts fewer
     graph: int = 1 << 10  # launches of a graph, at most: a launch in it takes a microsecond less
+    ahead: int = 16  # rounds, or launches of branches, before the host asks whether they are wanted
     rounds: int = 4  # of a loop from which on recording its launches pays
     ordered: int = 1 << 24  # elements of all copies of an array for ordered updates, at most
 
@@ -41,6 +42,6 @@ class Limits:
 LIMITS = Limits()
 # For the simulator: sizes at which small arrays take every way, blocks of a few threads.
 SIMULATED = Limits(
-    threads=8, blocks=3, tile=(4, 2), parallel=2, row=6, rows=40, split=20, parts=4, copies=2,
+    threads=8, blocks=3, tile=(4, 2), parallel=2, row=6, rows=40, split=20, parts=4, copies=2, ahead=8,
     scan=8, scan_part=3,
 )  # fmt: skip
