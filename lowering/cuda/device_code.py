@@ -7,6 +7,9 @@ capability and the versions of what compiles them.
 import importlib.util
 import json
 import re
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -119,12 +122,51 @@ def _intermediate(printed: Printed, device: str) -> list[bytes]:
         ends = [sum(sizes[: k + 1]) for k in range(len(sizes))]
         return [rest[end - n : end] for n, end in zip(sizes, ends, strict=True)]
     cuda, function, signature = _function(printed)
-    objects, _ = cuda.compile_all(
-        function, signature, cc=least, output="ltoir", device=False, abi="numba"
-    )
+    with _linear_time():
+        objects, _ = cuda.compile_all(
+            function, signature, cc=least, output="ltoir", device=False, abi="numba"
+        )
     found = [o if isinstance(o, bytes) else bytes(o.code) for o in objects]
     disk_cache.put(key, json.dumps([*map(len, found)]).encode() + b"\n" + b"".join(found), "ltoir")
     return found
+
+
+@contextmanager
+def _linear_time() -> Iterator[None]:
+    """Numba's search for variables that are assigned once, which else looks at a block for each of them.
+
+    Blocks of thousands of variables, as random numbers are, took minutes.
+    """
+    from numba.cuda import lowering
+
+    lower, name = lowering.Lower, "_find_singly_assigned_variable"
+    before = lower.__dict__.get(name)
+    if before is None:  # a version that does otherwise
+        yield
+        return
+    setattr(lower, name, _assigned_once)
+    try:
+        yield
+    finally:
+        setattr(lower, name, before)
+
+
+def _assigned_once(self: Any) -> None:
+    """In place of the method of Numba's `Lower`: the same variables, found in one pass."""
+    from numba.cuda import lowering
+
+    self._singly_assigned_vars, self._blk_local_varmap = set(), {}
+    if self.func_ir.func_id.is_generator:
+        return
+    blocks = self.func_ir.blocks
+    found = lowering.compute_use_defs(blocks)
+    elsewhere = {v for used in found.usemap.values() for v in used}  # than where they are assigned
+    elsewhere |= set(lowering.must_use_alloca(blocks))
+    count = Counter(
+        s.target.name for b in blocks.values() for s in b.find_insts(lowering.ir.assign_types)
+    )
+    assigned = {v for defined in found.defmap.values() for v in defined}
+    self._singly_assigned_vars = {v for v in assigned - elsewhere if count[v] == 1}
 
 
 def _compiled(printed: Printed, make: Any) -> Any:

@@ -169,7 +169,7 @@ class _Run:
             self.steps(s.body)
 
     def together(self, s: plan.For, count: int) -> int:
-        """The rounds of a graph: recording one takes as long as launching it, so the root of all of them."""
+        """The rounds of a graph: recording one takes as long as launching it, so their number's root."""
         launches = _launches(s.body, self.limits.ahead)
         if launches < 1:
             return 1

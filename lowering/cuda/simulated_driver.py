@@ -1,13 +1,18 @@
 """The driver of Numba's CUDA simulator: threads of Python on memory of the host."""
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from fnx.core.threads.fork_safety import fork_safe
+
 from . import simulator
 from .driver import Argument, GpuDevice
 from .kernels.kernel_printer import Printed
+
+_one_kernel = fork_safe(threading.RLock())  # at a time: the simulator has one place for its state
 
 
 class HostMemory:
@@ -72,7 +77,8 @@ class SimulatedDriver:
             dtype = np.dtype(a.dtype)
             part = a.memory.bytes[a.offset : a.offset + a.size * dtype.itemsize]  # type: ignore[attr-defined]
             given.append(FakeCUDAArray(part.view(dtype)))
-        function[grid, block](*given)
+        with _one_kernel:
+            function[grid, block](*given)
 
     def record(self, launches: Callable[[], None]) -> Callable[[], None] | None:
         return launches  # which is as good, where nothing is asked for ahead of time
