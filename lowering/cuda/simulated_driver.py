@@ -59,9 +59,11 @@ class SimulatedDriver:
     def load(self, printed: Printed, program: str = "") -> Any:
         from numba import cuda
 
-        space = dict(simulator.names())
-        exec(compile(printed.source, f"<{printed.name}>", "exec"), space)
-        return cuda.jit(space[printed.name])
+        space = dict(simulator.names(), quiet=lambda: np.errstate(all="ignore"))
+        # Each thread has settings of its own; the simulator asks for a function of the same globals.
+        around = f"def quietly(*args):\n    with quiet():\n        {printed.name}(*args)\n"
+        exec(compile(printed.source + around, f"<{printed.name}>", "exec"), space)
+        return cuda.jit(space["quietly"])
 
     def launch(
         self,

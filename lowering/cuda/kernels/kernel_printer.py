@@ -14,7 +14,7 @@ from fnx.lowering.numba.program_printer import Code, uses
 
 from . import combining
 from . import scalar as forms
-from .plan import Kernel
+from .plan import Axes, Kernel
 from .thresholds import Limits
 from .update import Atomic
 
@@ -55,7 +55,7 @@ def printed(k: Kernel, limits: Limits) -> Printed:
 def _threads(k: Kernel, limits: Limits) -> tuple[int, int]:
     if k.shape == "single":
         return 1, 1
-    return limits.tile if k.shape == "tile" else (limits.threads, 1)
+    return limits.tile if k.shape in ("tile", "square") else (limits.threads, 1)
 
 
 class KernelCode(Code):
@@ -65,7 +65,7 @@ class KernelCode(Code):
     methods: ClassVar[dict[type, str]] = {**Code.methods, Atomic: "atomic"}
 
     def __init__(self, k: Kernel, limits: Limits):
-        super().__init__(Module(), uses(k.body))
+        super().__init__(Module(), uses(k.statements()))
         self.k, self.limits = k, limits
         self.private: set[Buffer] = set()
         self.arrays: list[str] = []  # of a thread, and those that a block shares
@@ -119,6 +119,7 @@ class KernelCode(Code):
             "single": self._single,
             "flat": self._flat,
             "tile": self._tile,
+            "square": self._square,
             "block": self._block,
         }
         frame[self.k.shape]()
@@ -146,9 +147,9 @@ class KernelCode(Code):
             self.statements(body)
         self.depth -= len(loops)
 
-    def _bind_axes(self, given: list[str]) -> None:
-        """The indices of all axes, of which the first ones may be one number."""
-        axes = self.k.axes
+    def _bind_axes(self, given: list[str], axes: Axes | None = None) -> None:
+        """The indices of axes, of which the first ones may be one number."""
+        axes = self.k.axes if axes is None else axes
         for i, _ in axes:
             self.indices.add(i)
         if not axes:
@@ -194,6 +195,53 @@ class KernelCode(Code):
             for d, axes in (("y", outer), ("x", [last]))
         ]
         self._over(loops, self.k.body)
+
+    def _square(self) -> None:
+        """Squares of the last two axes: a block first makes what is staged, and then runs the body."""
+        assert self.k.staged is not None
+        side, (lane, row) = self.limits.tile[0], self.k.staged[1:]
+        *outer, (a, a_size), (b, b_size) = self.k.axes
+        counts = [-(-int(n.attr) // side) for n in (a_size, b_size)]
+        self.put("lane = np.int64(cuda.threadIdx.x)")
+        self.bind(lane, "lane")
+        self.indices.update((lane, row, a, b))
+        index, rest, p, q = (self.fresh("i") for _ in range(4))
+        total = " * ".join(f"({n})" for n in (self._size(outer) if outer else "1", *counts))
+        self.put(
+            f"for {index} in range(np.int64(cuda.blockIdx.x), {total}, np.int64(cuda.gridDim.x)):"
+        )
+        self.depth += 1
+        with self.scope():
+            self.put(f"{q} = {index} % {counts[1]} * {side}")
+            self.put(f"{p} = {index} // {counts[1]} % {counts[0]} * {side}")
+            self.put(f"{rest} = {index} // {counts[1] * counts[0]}")
+            self._bind_axes([rest], outer)
+            self._of_square({a: f"{p} + lane", b: f"{q} + {{}}"}, self.k.staged.stores)
+            self._of_square({b: f"{q} + lane", a: f"{p} + {{}}"}, self.k.body)
+        self.depth -= 1
+
+    def _of_square(self, places: dict[Expr, str], body: Sequence[Stmt]) -> None:
+        """Statements of a square's elements, of which a thread has some; all of the block end together."""
+        assert self.k.staged is not None
+        side, step = self.limits.tile
+        row = self.fresh("i")
+        self.put(f"for {row} in range(np.int64(cuda.threadIdx.y), {side}, {step}):")
+        self.depth += 1
+        with self.scope():
+            self.bind(self.k.staged.row, row)
+            sizes = dict(self.k.axes)
+            for e, text in places.items():
+                name = self.fresh("i")
+                self.put(f"{name} = {text.format(row)}")
+                self.bind(e, name)
+            inside = " and ".join(f"{self.memo[e]} < {self.index(sizes[e])}" for e in places)
+            self.put(f"if {inside}:")
+            self.depth += 1
+            with self.scope():
+                self.statements(body)
+            self.depth -= 1
+        self.depth -= 1
+        self.put("cuda.syncthreads()")
 
     def _block(self) -> None:
         start, step = "np.int64(cuda.blockIdx.x)", "np.int64(cuda.gridDim.x)"

@@ -31,7 +31,9 @@ def set_last(
     axes: Axes = [(x.index, x.extent) for x in loops]
     number, place = scalar.cast(_number(loops), dtype), update.store.index
     found: Stmt = Atomic(last, place, number, "max")
-    scheduler.launch("flat", axes, [update.guarded(found)], name, f"{note}, the last one", [last])
+    scheduler.launch(
+        "flat", axes, [update.guarded(found)], name, f"{note}, the last one", atomic=[last]
+    )
     is_last = scalar.compare("eq", scalar.load(last, place, dtype), number)
     chosen = If(is_last, [Store(update.store.buffer, place, update.value)], [])
     scheduler.launch("flat", axes, [update.guarded(chosen)], name, note)

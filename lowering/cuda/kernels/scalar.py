@@ -18,15 +18,14 @@ from fnx.lowering.numba.scalar import NUMPY, STORED
 
 Form = Callable
 
-# Functions of the vendor's for float64, those of float32 end in f.
-_LIBDEVICE = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round_even": "rint"}
-_MATH = (
-    "exp expm1 log log1p log2 log10 sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh "
-    "erf erfc"
-).split()
-_LIBDEVICE_FUNCTIONS = {"exp2": "exp2", "cbrt": "cbrt"}
-LIBRARY = frozenset([*_MATH, *_LIBDEVICE_FUNCTIONS, "atan2", "pow"])
-
+# Functions of the vendor's: Python's names of them, and those for float64, which end in f for float32.
+_MATH = {
+    op: op
+    for op in "sqrt exp expm1 log log1p log2 log10 sin cos tan sinh cosh tanh asin acos atan asinh acosh "
+    "atanh erf erfc atan2 pow".split()
+}
+_MATH |= {"rem": "fmod", "is_finite": "isfinite"}
+_LIBDEVICE = {op: op for op in "floor ceil trunc fma exp2 cbrt".split()} | {"round_even": "rint"}
 _BITS = {
     ("float64", "int64"): "double_as_longlong",
     ("int64", "float64"): "longlong_as_double",
@@ -62,39 +61,13 @@ def _select(p, e: Expr) -> str:
     return choice(p, condition, a, b, e.dtype)
 
 
-def _libdevice(name: str, dtype: str) -> str:
-    return f"libdevice.{name}{'' if dtype == 'float64' else 'f'}"
-
-
-def _rounding(p, e: Expr) -> str:
-    (x,) = p.operands(e, bare=False)
-    return f"{_libdevice(_LIBDEVICE[e.op], e.dtype)}({x})"
-
-
-def _sqrt(p, e: Expr) -> str:
-    return f"math.sqrt({p.operands(e, bare=False)[0]})"
-
-
-def _remainder(p, e: Expr) -> str:
-    return f"math.fmod({', '.join(p.operands(e, bare=False))})"
+def _library(p, e: Expr) -> str:
+    name = f"libdevice.{_LIBDEVICE[e.op]}{'' if e.dtype == 'float64' else 'f'}"
+    return f"{name}({', '.join(p.operands(e, bare=False))})"
 
 
 def _math(p, e: Expr) -> str:
-    name = {"pow": "pow", "atan2": "atan2"}.get(e.op, e.op)
-    return f"math.{name}({', '.join(p.operands(e, bare=False))})"
-
-
-def _library(p, e: Expr) -> str:
-    name = _LIBDEVICE_FUNCTIONS[e.op]
-    return f"{_libdevice(name, e.dtype)}({p.operands(e, bare=False)[0]})"
-
-
-def _fma(p, e: Expr) -> str:
-    return f"{_libdevice('fma', e.dtype)}({', '.join(p.operands(e, bare=False))})"
-
-
-def _is_finite(p, e: Expr) -> str:
-    return f"math.isfinite({p.operands(e, bare=False)[0]})"
+    return f"math.{_MATH[e.op]}({', '.join(p.operands(e, bare=False))})"
 
 
 def _abs(p, e: Expr) -> str:
@@ -275,23 +248,21 @@ def _derived(p, e: Expr) -> str:
 
 
 _FORMS: dict[str, dict[str, Form]] = {
+    **{op: {"f": _math} for op in _MATH},
+    **{op: {"f": _library} for op in _LIBDEVICE},
+    **{op: {"fh": _library} for op in ("floor", "ceil", "trunc", "round_even")},
     "div": {"iu": _division},
-    "rem": {"f": _remainder, "iu": _division},
+    "rem": {"f": _math, "iu": _division},
     "abs": {"biufh": _abs},
     "max": {"fh": _extreme, "iu": _int_extreme},
     "min": {"fh": _extreme, "iu": _int_extreme},
-    **{op: {"fh": _rounding} for op in _LIBDEVICE},
-    "sqrt": {"f": _sqrt},
-    "fma": {"f": _fma},
     **{
         op: {"iu": _shift} for op in ("shift_left", "shift_right_logical", "shift_right_arithmetic")
     },
     "population_count": {"iu": _popcount},
     "clz": {"iu": _clz},
-    "is_finite": {"fh": _is_finite},
+    "is_finite": {"fh": _math},
     "bitcast": {"biufhs": _bitcast},
-    **{op: {"f": _math} for op in [*_MATH, "atan2", "pow"]},
-    **{op: {"f": _library} for op in _LIBDEVICE_FUNCTIONS},
 }
 _SHARED = frozenset(
     "add sub mul div neg floor ceil trunc round_even max min and or xor not real imag complex conj "
@@ -311,16 +282,12 @@ def form(op: str, dtype: str, result: str) -> Form:
         if KIND[result] == "h" and dtype != "float32" and KIND[dtype] not in "bh":
             return _derived
         return _cast
-    for kinds, how in _FORMS.get(op, {}).items():
-        if KIND[dtype] in kinds:
-            return how
-    if expand.is_function(op, dtype):
-        return _function
-    if expand.is_derived(op, dtype):
-        return _derived
+    found = ns.chosen(_FORMS, op, dtype, _function, _derived)
+    if found is not None:
+        return found
     if op in _SHARED:
         return ns.form(op, dtype, result)
     raise NotImplementedError(f"there is no code for {op} on {dtype} for CUDA")
 
 
-__all__ = ["LIBRARY", "NUMPY", "STORED", "form", "to_bits"]
+__all__ = ["NUMPY", "STORED", "form", "to_bits"]

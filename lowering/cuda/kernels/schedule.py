@@ -9,6 +9,7 @@ Source: kernel extraction from loop nests (Polly-ACC, Grosser & Hoefler 2016), b
 
 from collections.abc import Iterable, Sequence
 from math import prod
+from typing import Any
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
@@ -83,7 +84,7 @@ class Slots:
 
 def _free(k: Kernel) -> dict[Expr, None]:
     """The variables that a kernel takes from those before it."""
-    known = {i for i, _ in k.axes}
+    known = {i for i, _ in k.axes} | ({k.staged.lane, k.staged.row} if k.staged else set())
     for s in traversal.statements(k.body):
         known.update(traversal.defined(s))
         if isinstance(s, (kernel.Loop, kernel.While)):
@@ -92,7 +93,7 @@ def _free(k: Kernel) -> dict[Expr, None]:
             known.add(s.index)
     found: dict[Expr, None] = {}
     seen: set[Expr] = set()
-    stack = [e for s in traversal.statements(k.body) for e in traversal.expressions(s)]
+    stack = [e for s in traversal.statements(k.statements()) for e in traversal.expressions(s)]
     stack += [n for _, n in k.axes]
     while stack:
         e = k.names.get(stack[-1], stack[-1])
@@ -136,13 +137,13 @@ class Scheduler:
         body: list[Stmt],
         name: str = "",
         note: str = "",
-        atomic: Sequence[Buffer] = (),
+        **more: Any,
     ) -> None:
         self.flush()
         self.count += 1
         text = f"k{self.count}_{name or 'loop'}"
-        names, guards = dict(self.names), list(self.guards)
-        self.steps.append(Kernel(text, shape, axes, body, note, list(atomic), names, guards=guards))
+        more |= {"names": dict(self.names), "guards": list(self.guards)}
+        self.steps.append(Kernel(text, shape, axes, body, note, **more))
 
     def temporary(self, dtype: str, size: int) -> Buffer:
         """Memory for what one kernel leaves for the next."""

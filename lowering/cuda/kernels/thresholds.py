@@ -23,6 +23,7 @@ class Limits:
     threads: int = 256  # of a block: eight warps, which hide most latencies
     blocks: int = 2048  # of a grid, at most: several a multiprocessor; each strides on from there
     tile: tuple[int, int] = (32, 8)  # threads of a block along the last axis and the one before it
+    staged: int = 4  # squares of shared memory of a block, at most: 8 KiB each of float64
     parallel: int = 64  # iterations from which on a loop is a kernel: two warps
     row: int = 256  # terms of a reduction from which on the threads of a block share it
     rows: int = 1 << 14  # results from which on each has a thread of its own

@@ -43,7 +43,7 @@ def scheduled(
     if op in _ATOMIC and store.buffer.dtype in _WORDS:
         axes = [(x.index, x.extent) for x in loops]
         added = update.guarded(Atomic(store.buffer, store.index, update.value, op))
-        scheduler.launch("flat", axes, [added], name, f"{note}, atomic", [store.buffer])
+        scheduler.launch("flat", axes, [added], name, f"{note}, atomic", atomic=[store.buffer])
         return True
     if KIND[store.buffer.dtype] != "h" and _in_copies(scheduler, loops, count, update, name, note):
         return True
