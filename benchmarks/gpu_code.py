@@ -11,7 +11,6 @@ import argparse
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,14 +20,9 @@ from same_code import gradient
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
-from fnx.core import scalar
 from fnx.core.array import ConcreteArray
 from fnx.interpreters.trace import trace_closed
-from fnx.lowering import pipeline
 from fnx.lowering.cuda import device_code
-from fnx.lowering.cuda.kernels import kernel_printer, schedule
-from fnx.lowering.cuda.kernels.thresholds import LIMITS
-from fnx.lowering.cuda.target import CudaTarget
 
 DEVICES = ("sm_80", "sm_90", "sm_120")
 HERE = Path(__file__).resolve().parent
@@ -54,35 +48,19 @@ def _compiled(fun, args):
     return fnx.jit(fun, backend="cuda").lower(*args).program.compiled()
 
 
-def of_primitives() -> Iterator[tuple[str, object]]:
+def of_primitives(count: int = 2) -> Iterator[tuple[str, object]]:
     """Primitives, each with its samples' kernels, laid out as for large arrays."""
     from samples import all_samples
+    from stored_kernels import Stored
 
     found: dict[str, list] = {}
     for sample in all_samples():
         found.setdefault(sample.prim.name, []).append(sample)
     for name, samples in sorted(found.items()):
-        for sample in samples[:2]:
+        for sample in samples[:count]:
             arrays = [ConcreteArray(np.asarray(a)) for a in sample.args]
             avals = [x.aval for x in arrays]
             yield name, lambda s=sample, a=avals: Stored(trace_closed(s.prim.apply, a))
-
-
-class Stored:
-    """Kernels of a jaxpr whose arrays all lie in memory: threads are dealt out from two elements on."""
-
-    def __init__(self, jaxpr) -> None:
-        class Target(CudaTarget):
-            def is_small(self, shape: tuple[int, ...]) -> bool:
-                return shape == ()
-
-        limits = replace(LIMITS, parallel=2)
-        self.plan = schedule.plan(pipeline.build(jaxpr, (), Target())[0], limits)
-        self.printed = {k: kernel_printer.printed(k, limits) for k in self.plan.kernels()}
-        scalar.forget()
-
-    def ahead_of_time(self, device: str) -> list:
-        return [device_code.cubin(p, device) for p in self.printed.values()]
 
 
 class Row:
@@ -95,6 +73,8 @@ class Row:
         self.bad: list[str] = []
 
     def add(self, compiled) -> None:
+        from stored_kernels import is_elementwise
+
         kernels = list(compiled.printed)
         self.kernels += len(kernels)
         self.calls += sum(type(s).__name__ == "Host" for s in _steps(compiled.plan.steps))
@@ -103,7 +83,7 @@ class Row:
                 self.registers[device] = max(self.registers[device], code.registers)
                 self.spills[device] += code.spills
                 self.shared = max(self.shared, code.shared)
-                if code.spills and _is_elementwise(kernel):
+                if code.spills and is_elementwise(kernel):
                     self.bad.append(f"{kernel.name} for {device}: {code.spills} bytes")
 
     def text(self, name: str) -> str:
@@ -118,15 +98,6 @@ def _steps(steps):
     from fnx.lowering.cuda.kernels import plan
 
     return plan.walk(steps)
-
-
-def _is_elementwise(kernel) -> bool:
-    """Whether each thread computes elements, with no loop of its own."""
-    from fnx.lowering.ir import traversal
-    from fnx.lowering.ir.kernel import Loop, While
-
-    looped = any(isinstance(s, (Loop, While)) for s in traversal.statements(kernel.body))
-    return kernel.shape in ("flat", "tile") and not looped
 
 
 def table(items, seconds: float) -> tuple[list[str], list[str]]:
@@ -152,9 +123,10 @@ def main() -> int:
     parser.add_argument("--write", type=Path, help="the page to write")
     parser.add_argument("--groups", nargs="*", default=["kernels", "stencils"])
     parser.add_argument("--seconds", type=float, default=3600.0, help="for each of the two tables")
+    parser.add_argument("--samples", type=int, default=2, help="of each primitive")
     options = parser.parse_args()
     first, bad = table(of_programs(options.groups), options.seconds)
-    second, more = table(of_primitives(), options.seconds)
+    second, more = table(of_primitives(options.samples), options.seconds)
     versions = ", ".join(_versions())
     page = [
         "# Registers and memory of GPU code",
@@ -167,7 +139,7 @@ def main() -> int:
         "",
         *first,
         "",
-        "## Primitives, two samples of each",
+        f"## Primitives, {options.samples} samples of each at most",
         "",
         *second,
     ]

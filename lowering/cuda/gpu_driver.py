@@ -9,7 +9,7 @@ import ctypes
 import gc
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
@@ -203,13 +203,12 @@ class GpuDriver:
     ) -> None:
         from cuda.core import LaunchConfig, launch
 
-        given: list[Any] = []
-        for a in arguments:
-            address, itemsize = a.memory.address + a.offset, np.dtype(a.dtype).itemsize
-            if a.is_array:  # owner, parent, length, itemsize, data, shape, stride
-                given += [0, 0, a.size, itemsize, address, a.size, itemsize]
-            else:
-                given.append(address)
+        given = words(
+            [
+                (a.memory.address + a.offset, a.size, np.dtype(a.dtype).itemsize, a.is_array)
+                for a in arguments
+            ]
+        )
         config = LaunchConfig(grid=grid, block=block)
         self._call(
             f"the launch of {function.name}",
@@ -217,7 +216,7 @@ class GpuDriver:
                 getattr(self._own, "target", self.stream),
                 config,
                 function.kernel,
-                *map(_word, given),
+                *given,
             ),
         )
         self._asked[function.name] = None
@@ -260,8 +259,19 @@ class GpuDriver:
         }
 
 
-def _word(value: int) -> ctypes.c_uint64:
-    return ctypes.c_uint64(value)
+def words(places: Iterable[tuple[int, int, int, bool]]) -> list[ctypes.c_uint64]:
+    """What a kernel gets for buffers: their addresses, and of arrays all of Numba's fields.
+
+    Each is (address, elements, bytes of an element, whether it is an array).
+    """
+    found: list[int] = []
+    for address, size, itemsize, is_array in places:
+        if is_array:  # owner, parent, length, itemsize, data, shape, stride
+            found += [0, 0, size, itemsize]
+        found.append(address)
+        if is_array:
+            found += [size, itemsize]
+    return [ctypes.c_uint64(word) for word in found]
 
 
 class _Held:

@@ -1,6 +1,7 @@
 """Prints kernels as Python source in the dialect of Numba-CUDA: one flat function each."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import ClassVar
 
 from fnx.core import scalar
@@ -68,6 +69,8 @@ class KernelCode(Code):
         super().__init__(Module(), uses(k.statements()))
         self.k, self.limits = k, limits
         self.private: set[Buffer] = set()
+        self.shared: dict[tuple[int, str], str] = {}
+        self.contracts = 0  # how many loops are around whose order of additions is free
         self.arrays: list[str] = []  # of a thread, and those that a block shares
 
     # --- names -----------------------------------------------------------------------------------
@@ -318,17 +321,16 @@ class KernelCode(Code):
         """What the values of all threads of a block combine to, known to each of them."""
         threads = self.limits.threads
         warp = min(threads, 32)
-        array = self.fresh("shared")
         kind = "numba.float32" if KIND[dtype] == "h" else TYPES[dtype]
         if dtype not in _SHUFFLED:
-            self.arrays.append(f"    {array} = cuda.shared.array({threads}, {kind})")
+            array = self._shared_array(threads, kind)
             self._tree(op, name, dtype, array)
             return self._read(array, "0")
         self._shuffled(op, name, dtype, warp // 2)
         if threads == warp:
             return name
         count = threads // warp
-        self.arrays.append(f"    {array} = cuda.shared.array({count}, {kind})")
+        array = self._shared_array(count, kind)
         self.put("if thread % 32 == 0:")
         self.put(f"    {array}[thread // 32] = {name}")
         self.put("cuda.syncthreads()")
@@ -336,6 +338,13 @@ class KernelCode(Code):
         self._shuffled(op, name, dtype, count // 2)
         self.put("cuda.syncthreads()")
         return name
+
+    def _shared_array(self, size: int, kind: str) -> str:
+        """Shared memory for one combination after another: each of them ends with a barrier."""
+        if (size, kind) not in self.shared:
+            name = self.shared[size, kind] = self.fresh("shared")
+            self.arrays.append(f"    {name} = cuda.shared.array({size}, {kind})")
+        return self.shared[size, kind]
 
     def _shuffled(self, op: str, name: str, dtype: str, distance: int) -> None:
         while distance:
@@ -383,14 +392,22 @@ class KernelCode(Code):
 
     def loop(self, s: kernel.Loop) -> None:
         if s.kind is LoopKind.THREAD:
-            self._share(s)
+            with self._contracting(s):
+                self._share(s)
             return
         if s.extent.op in ("size", "const") and s.extent.attr == 1 and not s.carries:
             with self.scope():
                 self.bind(s.index, "np.int64(0)")
                 self.statements(s.body)
             return
-        super().loop(s)
+        with self._contracting(s):
+            super().loop(s)
+
+    @contextmanager
+    def _contracting(self, s: kernel.Loop) -> Iterator[None]:
+        self.contracts += s.reassociate
+        yield
+        self.contracts -= s.reassociate
 
 
 __all__ = ["LoopKind", "Printed", "printed"]

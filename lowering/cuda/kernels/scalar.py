@@ -4,7 +4,8 @@ Every number has its dtype, every result is cast to its own. `math` and `libdevi
 elementary functions; what they lack is written out where it stands (lowering/math). The simulator runs
 the same text with functions of NumPy's under these names (`simulator.py`). A choice between two values
 is an instruction (`selp`), not a branch: for the hundreds of choices of a complex function, blocks of
-code would take Numba longer than all else, and the threads of a warp apart.
+code would take Numba longer than all else, and the threads of a warp apart. A product is rounded as it is
+on a CPU: NVIDIA's compilers else make one operation of it and a sum, at some places and not at others.
 """
 
 from collections.abc import Callable
@@ -68,6 +69,30 @@ def _library(p, e: Expr) -> str:
 
 def _math(p, e: Expr) -> str:
     return f"math.{_MATH[e.op]}({', '.join(p.operands(e, bare=False))})"
+
+
+def _mul(p, e: Expr) -> str:
+    """A product that no compiler makes one operation with a sum, but where the order is free, too."""
+    a, b = p.operands(e, bare=p.contracts > 0)
+    if p.contracts:
+        return f"{'' if e.dtype == 'float64' else NUMPY[e.dtype]}({a} * {b})"
+    return _rounded_product(a, b, e.dtype)
+
+
+def _rounded_product(a: str, b: str, dtype: str) -> str:
+    return f"libdevice.{'d' if dtype == 'float64' else 'f'}mul_rn({bare(a)}, {bare(b)})"
+
+
+def _complex_mul(p, e: Expr) -> str:
+    if p.contracts:
+        return ns.form("mul", e.dtype, e.dtype)(p, e)
+    a, b = (p.assigned(x) for x in p.operands(e, bare=False))
+    times = lambda k, m: _rounded_product(f"{a}.{k}", f"{b}.{m}", PART[e.dtype])
+    real = f"{times('real', 'real')} - {times('imag', 'imag')}"
+    imag = f"{times('real', 'imag')} + {times('imag', 'real')}"
+    if PART[e.dtype] == "float32":
+        real, imag = f"np.float32({real})", f"np.float32({imag})"
+    return f"{NUMPY[e.dtype]}(complex({real}, {imag}))"
 
 
 def _abs(p, e: Expr) -> str:
@@ -251,6 +276,7 @@ _FORMS: dict[str, dict[str, Form]] = {
     **{op: {"f": _math} for op in _MATH},
     **{op: {"f": _library} for op in _LIBDEVICE},
     **{op: {"fh": _library} for op in ("floor", "ceil", "trunc", "round_even")},
+    "mul": {"f": _mul, "c": _complex_mul},
     "div": {"iu": _division},
     "rem": {"f": _math, "iu": _division},
     "abs": {"biufh": _abs},
