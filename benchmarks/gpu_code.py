@@ -26,7 +26,7 @@ from fnx.lowering.cuda import device_code
 
 DEVICES = ("sm_80", "sm_90", "sm_120")
 HERE = Path(__file__).resolve().parent
-for folder in ("", "primitives", "generators"):
+for folder in ("", "primitives", "generators", "gpu"):
     sys.path.insert(0, str(HERE.parent / "tests" / "support" / folder))
 
 

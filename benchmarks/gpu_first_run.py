@@ -34,7 +34,7 @@ class Stage(NamedTuple):
     seconds: float
     commands: list[Sequence[str]]
     needs_gpu: bool = False
-    settings: dict[str, str] = {}
+    settings: tuple[tuple[str, str], ...] = ()
 
 
 def stages(rehearse: bool, install: bool) -> list[Stage]:
@@ -44,7 +44,7 @@ def stages(rehearse: bool, install: bool) -> list[Stage]:
     checks = lambda group, tool=(), n=crew, of=share: [
         [*tool, *PYTHON, "-m", "simulated", group, f"{k}/{of}"] for k in range(n)
     ]
-    every = {"FNX_FUZZ": "1"}  # samples of all primitives
+    every = (("FNX_FUZZ", "1"),)  # samples of all primitives
     tool = [shutil.which("compute-sanitizer") or "compute-sanitizer", "--error-exitcode", "9"]
     pytest = [*PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--device", "cuda"]
     some = ["transforms/test_grad.py", "lax/test_control_flow.py", "ops/test_primitives.py"]
@@ -55,7 +55,7 @@ def stages(rehearse: bool, install: bool) -> list[Stage]:
         Stage("machine", 30, [["nvidia-smi", "-q"]], True),
         Stage("steps", 120, [[*PYTHON, __file__, "--step", name] for name in STEPS]),
         Stage("calls", 60, checks("calls", n=1, of=1)),
-        Stage("samples", 200, checks("samples"), settings={} if rehearse else every),
+        Stage("samples", 200, checks("samples"), settings=() if rehearse else every),
         Stage("programs", 120, checks("programs")),
         Stage("tests", 120, [[*pytest, "-m", "not slow", f"tests/{name}"] for name in some]),
         Stage("memory errors", 90, checks("samples", [*tool, "--tool", "memcheck"], 4, 40), True),
@@ -198,7 +198,7 @@ def run(stage: Stage, out: Path, seconds: float, environment: dict[str, str]) ->
         try:
             process = subprocess.Popen(
                 command, stdout=file, stderr=subprocess.STDOUT, cwd=ROOT,
-                env=environment | stage.settings, start_new_session=True,
+                env=environment | dict(stage.settings), start_new_session=True,
             )  # fmt: skip
         except OSError as error:
             file.write(str(error))
