@@ -10,6 +10,7 @@ import gc
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
@@ -246,6 +247,9 @@ class GpuDriver:
         self._call("waiting for what was asked for", self.stream.sync)
         self._asked.clear()
 
+    def settle(self) -> None:
+        self._call("waiting for the device", self.device.sync)
+
     def memory_stats(self) -> dict[str, int]:
         from cuda.bindings import driver
 
@@ -280,6 +284,7 @@ class _Held:
     def __init__(self, driver: GpuDriver, memory: Any, nbytes: int, what: str):
         self._driver, self._memory, self.nbytes, self.what = driver, memory, nbytes, what
         self.address = int(memory.handle)
+        self.is_lent = False  # to another library, whose streams may use it when it is let go
         driver._held.add(self)
         driver._in_use += nbytes
         driver._peak = max(driver._peak, driver._in_use)
@@ -289,5 +294,8 @@ class _Held:
             return
         self._driver._in_use -= self.nbytes
         if os.getpid() == self._driver._process and not self._driver._lost:
-            self._driver._enter()
+            with suppress(JaxRuntimeError):
+                self._driver._enter()
+                if self.is_lent:
+                    self._driver.settle()
             self._memory.close(self._driver.stream)

@@ -22,7 +22,7 @@ class HostMemory:
         self.nbytes, self._count = nbytes, count
         # Not zero: what nobody has written is to be seen.
         self.bytes = np.full(max(nbytes, 16), 0xAB, np.uint8)
-        self.address = self.bytes.ctypes.data
+        self.address, self.is_lent = self.bytes.ctypes.data, False
         count["bytes_in_use"] += nbytes
         count["peak_bytes_in_use"] = max(count["peak_bytes_in_use"], count["bytes_in_use"])
         count["num_allocs"] += 1
@@ -86,6 +86,9 @@ class SimulatedDriver:
         return launches  # which is as good, where nothing is asked for ahead of time
 
     def synchronize(self) -> None:
+        pass
+
+    def settle(self) -> None:
         pass
 
     def memory_stats(self) -> dict[str, int]:

@@ -75,6 +75,10 @@ class Device:
     def __init__(self, gpu):
         self.gpu = gpu
 
+    def sync(self):
+        self.gpu.call("device sync")
+        self.gpu.wait()
+
     def set_current(self):
         self.gpu.current.is_set = True
         self.gpu.call("set_current")
