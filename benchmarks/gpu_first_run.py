@@ -192,19 +192,19 @@ def run(stage: Stage, out: Path, seconds: float, environment: dict[str, str]) ->
     limit = min(stage.seconds, seconds)
     started = []
     for k, command in enumerate(stage.commands):
-        file = (out / f"{stage.name.replace(' ', '_')}_{k}.txt").open("w")
-        file.write(" ".join(map(str, command)) + "\n\n")
-        file.flush()
-        try:
-            process = subprocess.Popen(
-                command, stdout=file, stderr=subprocess.STDOUT, cwd=ROOT,
-                env=environment | dict(stage.settings), start_new_session=True,
-            )  # fmt: skip
-        except OSError as error:
-            file.write(str(error))
-            codes.append(type(error).__name__)
-            continue
-        started.append(process)
+        path = out / f"{stage.name.replace(' ', '_')}_{k}.txt"
+        with path.open("w") as file:
+            file.write(" ".join(map(str, command)) + "\n\n")
+            file.flush()
+            try:
+                process = subprocess.Popen(
+                    command, stdout=file, stderr=subprocess.STDOUT, cwd=ROOT,
+                    env=environment | dict(stage.settings), start_new_session=True,
+                )  # fmt: skip
+                started.append(process)
+            except OSError as error:
+                file.write(str(error))
+                codes.append(type(error).__name__)
     for process in started:
         try:
             process.wait(max(limit - (time.monotonic() - start), 0.1))
