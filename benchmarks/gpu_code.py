@@ -22,10 +22,11 @@ import fnx.numpy as jnp
 from fnx import lax
 from fnx.core.array import ConcreteArray
 from fnx.interpreters.trace import trace_closed
+from fnx.lowering.cuda import device_code
 
 DEVICES = ("sm_80", "sm_90", "sm_120")
 HERE = Path(__file__).resolve().parent
-for folder in ("", "primitives", "generators"):
+for folder in ("", "primitives", "generators", "gpu"):
     sys.path.insert(0, str(HERE.parent / "tests" / "support" / folder))
 
 
@@ -47,22 +48,19 @@ def _compiled(fun, args):
     return fnx.jit(fun, backend="cuda").lower(*args).program.compiled()
 
 
-def of_primitives() -> Iterator[tuple[str, object]]:
-    """Primitives, each with all its samples' kernels."""
+def of_primitives(count: int = 2) -> Iterator[tuple[str, object]]:
+    """Primitives, each with its samples' kernels, laid out as for large arrays."""
     from samples import all_samples
-
-    from fnx.lowering.cuda.backend import Compiled
+    from stored_kernels import Stored
 
     found: dict[str, list] = {}
     for sample in all_samples():
         found.setdefault(sample.prim.name, []).append(sample)
     for name, samples in sorted(found.items()):
-        for sample in samples[:2]:
+        for sample in samples[:count]:
             arrays = [ConcreteArray(np.asarray(a)) for a in sample.args]
-            make = lambda s=sample, a=arrays: Compiled(
-                trace_closed(s.prim.apply, [x.aval for x in a])
-            )
-            yield name, make
+            avals = [x.aval for x in arrays]
+            yield name, lambda s=sample, a=avals: Stored(trace_closed(s.prim.apply, a))
 
 
 class Row:
@@ -75,6 +73,8 @@ class Row:
         self.bad: list[str] = []
 
     def add(self, compiled) -> None:
+        from stored_kernels import is_elementwise
+
         kernels = list(compiled.printed)
         self.kernels += len(kernels)
         self.calls += sum(type(s).__name__ == "Host" for s in _steps(compiled.plan.steps))
@@ -83,7 +83,7 @@ class Row:
                 self.registers[device] = max(self.registers[device], code.registers)
                 self.spills[device] += code.spills
                 self.shared = max(self.shared, code.shared)
-                if code.spills and _is_elementwise(kernel):
+                if code.spills and is_elementwise(kernel):
                     self.bad.append(f"{kernel.name} for {device}: {code.spills} bytes")
 
     def text(self, name: str) -> str:
@@ -100,15 +100,6 @@ def _steps(steps):
     return plan.walk(steps)
 
 
-def _is_elementwise(kernel) -> bool:
-    """Whether each thread computes elements, with no loop of its own."""
-    from fnx.lowering.ir import traversal
-    from fnx.lowering.ir.kernel import Loop, While
-
-    looped = any(isinstance(s, (Loop, While)) for s in traversal.statements(kernel.body))
-    return kernel.shape in ("flat", "tile") and not looped
-
-
 def table(items, seconds: float) -> tuple[list[str], list[str]]:
     """Lines of a table; elementwise kernels that spill, and what could not be compiled."""
     rows: dict[str, Row] = {}
@@ -117,6 +108,7 @@ def table(items, seconds: float) -> tuple[list[str], list[str]]:
         if time.monotonic() > end:
             bad.append(f"time was over before {name}")
             break
+        print(name, file=sys.stderr)
         try:
             rows.setdefault(name, Row()).add(make())
         except Exception as error:
@@ -131,9 +123,10 @@ def main() -> int:
     parser.add_argument("--write", type=Path, help="the page to write")
     parser.add_argument("--groups", nargs="*", default=["kernels", "stencils"])
     parser.add_argument("--seconds", type=float, default=3600.0, help="for each of the two tables")
+    parser.add_argument("--samples", type=int, default=2, help="of each primitive")
     options = parser.parse_args()
     first, bad = table(of_programs(options.groups), options.seconds)
-    second, more = table(of_primitives(), options.seconds)
+    second, more = table(of_primitives(options.samples), options.seconds)
     versions = ", ".join(_versions())
     page = [
         "# Registers and memory of GPU code",
@@ -146,7 +139,7 @@ def main() -> int:
         "",
         *first,
         "",
-        "## Primitives, two samples of each",
+        f"## Primitives, {options.samples} samples of each at most",
         "",
         *second,
     ]
@@ -161,8 +154,6 @@ def main() -> int:
 
 
 def _versions() -> list[str]:
-    from fnx.lowering.cuda import device_code
-
     return device_code._toolkit().split(", ")
 
 

@@ -46,11 +46,16 @@ class DeviceBuffer(Buffer):
     def fetch(self) -> np.ndarray:
         return self.driver.download(self.memory, 0, self.shape, self.dtype)
 
+    def _lend(self) -> None:
+        """All that was asked for is done, and the memory goes back when nobody uses it any more."""
+        self.driver.synchronize()
+        self.memory.is_lent = True
+
     def __dlpack__(self, **_: Any) -> Any:
         """A capsule of the memory itself, when all that was asked for is done."""
         if self.driver.handle is None:
             return super().__getattr__("__dlpack__")()  # the simulator's memory is the host's
-        self.driver.synchronize()
+        self._lend()
         return dlpack.capsule_of(self, self.memory.address)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -70,7 +75,7 @@ class DeviceBuffer(Buffer):
                 "__cuda_array_interface__ of a bfloat16 array; expected a dtype that NumPy has: "
                 "view it as uint16 (lax.bitcast_convert_type)"
             )
-        self.driver.synchronize()
+        self._lend()
         return {
             "shape": self.shape,
             "typestr": self.dtype.str,

@@ -7,18 +7,23 @@ capability and the versions of what compiles them.
 import importlib.util
 import json
 import re
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
 from fnx.core.errors import CompileError, InvalidValue, MissingPackage
 from fnx.core.fast_dataclasses import dataclass
 from fnx.lowering.cpu.jit import disk_cache
+from fnx.lowering.numba import shortened
 
 from . import simulator
 from .executable import stored
 from .kernels.kernel_printer import Printed
 
 INSTALL = "pip install 'fnx[cuda]'"
+_COMMON = (8, 0)  # the compute capability that intermediate code is made for
 
 
 @dataclass(eq=False)
@@ -74,7 +79,7 @@ def _function(printed: Printed) -> tuple[Any, Any, Any]:
     from numba import cuda, types
 
     space = dict(simulator.names())
-    exec(compile(printed.source, f"<{printed.name}>", "exec"), space)
+    exec(shortened.kernel(printed.source, f"<{printed.name}>", space), space)
     arguments = []
     for dtype, is_array in _types(printed):
         of = getattr(types, dtype)
@@ -85,11 +90,7 @@ def _function(printed: Printed) -> tuple[Any, Any, Any]:
 def _linked(printed: Printed, device: str) -> Code:
     from cuda.core import Linker, LinkerOptions, ObjectCode
 
-    cuda, function, signature = _function(printed)
-    objects, _ = cuda.compile_all(
-        function, signature, cc=capability(device), output="ltoir", device=False, abi="numba"
-    )
-    objects = [ObjectCode.from_ltoir(o) if isinstance(o, bytes) else o for o in objects]
+    objects = [ObjectCode.from_ltoir(o) for o in _intermediate(printed, device)]
     options = LinkerOptions(arch=device, link_time_optimization=True, verbose=True)
     linker = Linker(*objects, options=options)
     code = linker.link("cubin").code
@@ -105,6 +106,67 @@ def _linked(printed: Printed, device: str) -> Code:
         number(r"(\d+) bytes spill"),
         number(r"(\d+) bytes smem"),
     )
+
+
+def _intermediate(printed: Printed, device: str) -> list[bytes]:
+    """NVVM's intermediate code, which the linker makes a device's: one for all devices from 8.0 on.
+
+    Nearly all of the time goes by Numba's part, before it.
+    """
+    least = min(capability(device), _COMMON)
+    key = disk_cache.key("ltoir", printed.source, repr(_types(printed)), repr(least), _toolkit())
+    known = disk_cache.get(key, "ltoir")
+    if known is not None:
+        head, _, rest = known.partition(b"\n")
+        sizes = json.loads(head)
+        ends = [sum(sizes[: k + 1]) for k in range(len(sizes))]
+        return [rest[end - n : end] for n, end in zip(sizes, ends, strict=True)]
+    cuda, function, signature = _function(printed)
+    with _linear_time():
+        objects, _ = cuda.compile_all(
+            function, signature, cc=least, output="ltoir", device=False, abi="numba"
+        )
+    found = [o if isinstance(o, bytes) else bytes(o.code) for o in objects]
+    disk_cache.put(key, json.dumps([*map(len, found)]).encode() + b"\n" + b"".join(found), "ltoir")
+    return found
+
+
+@contextmanager
+def _linear_time() -> Iterator[None]:
+    """Numba's search for variables that are assigned once, which else looks at a block for each of them.
+
+    Blocks of thousands of variables, as random numbers are, took minutes.
+    """
+    from numba.cuda import lowering
+
+    lower, name = lowering.Lower, "_find_singly_assigned_variable"
+    before = lower.__dict__.get(name)
+    if before is None:  # a version that does otherwise
+        yield
+        return
+    setattr(lower, name, _assigned_once)
+    try:
+        yield
+    finally:
+        setattr(lower, name, before)
+
+
+def _assigned_once(self: Any) -> None:
+    """In place of the method of Numba's `Lower`: the same variables, found in one pass."""
+    from numba.cuda import lowering
+
+    self._singly_assigned_vars, self._blk_local_varmap = set(), {}
+    if self.func_ir.func_id.is_generator:
+        return
+    blocks = self.func_ir.blocks
+    found = lowering.compute_use_defs(blocks)
+    elsewhere = {v for used in found.usemap.values() for v in used}  # than where they are assigned
+    elsewhere |= set(lowering.must_use_alloca(blocks))
+    count = Counter(
+        s.target.name for b in blocks.values() for s in b.find_insts(lowering.ir.assign_types)
+    )
+    assigned = {v for defined in found.defmap.values() for v in defined}
+    self._singly_assigned_vars = {v for v in assigned - elsewhere if count[v] == 1}
 
 
 def _compiled(printed: Printed, make: Any) -> Any:

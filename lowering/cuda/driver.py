@@ -13,6 +13,7 @@ class Memory(Protocol):
 
     address: int
     nbytes: int
+    is_lent: bool
 
 
 class Argument(NamedTuple):
@@ -90,6 +91,10 @@ class Driver(Protocol):
 
     def synchronize(self) -> None:
         """Wait for all that was asked for."""
+        ...
+
+    def settle(self) -> None:
+        """Wait for all that anybody has asked of the device, other libraries included."""
         ...
 
     def memory_stats(self) -> dict[str, int]:

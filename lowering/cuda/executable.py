@@ -1,6 +1,7 @@
 """Runs a plan: launches, host calls, loops of the host, on memory that a driver has given."""
 
 from collections.abc import Callable, Sequence
+from math import isqrt
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,9 @@ def grid_of(k: plan.Kernel, limits: Limits) -> tuple[int, int]:
     if k.shape == "flat":
         count = int(np.prod(sizes, dtype=np.int64))
         return min(-(-count // limits.threads), limits.blocks), 1
+    if k.shape == "square":
+        count = int(np.prod([*sizes[:-2], *(-(-n // limits.tile[0]) for n in sizes[-2:])]))
+        return min(count, limits.blocks), 1
     across = min(-(-sizes[-1] // limits.tile[0]), limits.blocks)
     down = -(-int(np.prod(sizes[:-1], dtype=np.int64)) // limits.tile[1])
     return across, max(min(down, limits.blocks // across), 1)
@@ -82,13 +86,16 @@ class Executable:
         _Run(self, places, work).steps(self.plan.steps)
 
 
-def _launches(steps: Sequence[plan.Step]) -> int:
-    """How many launches steps are; a negative number where they are something else, too."""
+def _launches(steps: Sequence[plan.Step], ahead: int) -> int:
+    """How many launches steps are, of both branches where that is few; negative where they are more."""
     total = 0
     for s in steps:
         inner = 1
         if isinstance(s, plan.For) and isinstance(s.extent, int):
-            inner = s.extent * _launches(s.body)
+            inner = s.extent * _launches(s.body, ahead)
+        elif isinstance(s, plan.If):
+            both = [_launches(block, ahead) for block in (s.then, s.orelse)]
+            inner = sum(both) if min(both) >= 0 and sum(both) <= ahead else -1
         elif not isinstance(s, plan.Kernel):
             return -1
         if inner < 0:
@@ -103,7 +110,8 @@ class _Run:
     def __init__(self, executable: Executable, places: Places, work: Memory | None):
         self.executable, self.driver = executable, executable.driver
         self.places, self.work = places, work
-        self.graphs: dict[plan.For, Callable[[], None] | None] = {}
+        self.limits = executable.limits
+        self.graphs: dict[plan.Step, Callable[[], None] | None] = {}
         self.recording = False
 
     def place(self, b: Buffer) -> tuple[Memory, int]:
@@ -123,12 +131,9 @@ class _Run:
                 case plan.For():
                     self.loop(s)
                 case plan.While():
-                    self.steps(s.before)
-                    while self.scalar(s.condition):
-                        self.steps(s.body)
-                        self.steps(s.before)
+                    self.loop_while(s)
                 case plan.If():
-                    self.steps(s.then if self.scalar(s.condition) else s.orelse)
+                    self.branch(s)
                 case plan.Library():
                     self.library(s)
                 case _:
@@ -141,7 +146,7 @@ class _Run:
             memory, offset = self.place(b)
             arguments.append(Argument(memory, offset, stored(b.dtype), max(b.size, 1), is_array))
         function = self.executable._functions[k]
-        self.driver.launch(function, grid_of(k, self.executable.limits), printed.threads, arguments)
+        self.driver.launch(function, grid_of(k, self.limits), printed.threads, arguments)
 
     def library(self, s: plan.Library) -> None:
         """Copy bytes: the one call that portable routines make."""
@@ -156,22 +161,57 @@ class _Run:
 
     def loop(self, s: plan.For) -> None:
         count = s.extent if isinstance(s.extent, int) else int(self.scalar(s.extent))
-        graph = self.graph(s) if count >= self.executable.limits.rounds else None
+        together = self.together(s, count)
+        whole = count // together if together > 1 or count >= self.limits.rounds else 0
+        graph = self.graph(s, s.body, together) if whole > 1 else None
+        if graph:
+            for _ in range(whole):
+                graph()
+            count -= whole * together
         for _ in range(count):
+            self.steps(s.body)
+
+    def together(self, s: plan.For, count: int) -> int:
+        """The rounds of a graph: recording one takes as long as launching it, so their number's root."""
+        launches = _launches(s.body, self.limits.ahead)
+        if launches < 1:
+            return 1
+        return min(max(isqrt(count // launches), 1), max(self.limits.graph // launches, 1))
+
+    def loop_while(self, s: plan.While) -> None:
+        """Rounds by twice as many, where those that are not wanted do nothing; else one by one."""
+        self.steps(s.before)
+        again, count = [*s.body, *s.before], 1
+        ahead = self.limits.ahead if _launches(again, self.limits.ahead) > 0 else 1
+        while self.scalar(s.condition):
+            graph = self.graph(s, again, ahead) if 1 < ahead == count else None
             if graph:
                 graph()
-            else:
-                self.steps(s.body)
+                continue
+            for _ in range(count):
+                self.steps(again)
+            count = min(2 * count, ahead)
 
-    def graph(self, s: plan.For) -> Callable[[], None] | None:
-        """The launches of a round as a graph, where it is launches only; made once a call."""
+    def branch(self, s: plan.If) -> None:
+        """One of two lists of steps; both, of which one does nothing, where asking takes longer."""
+        if _launches([s], self.limits.ahead) >= 0:
+            self.steps(s.then)
+            self.steps(s.orelse)
+        else:
+            self.steps(s.then if self.scalar(s.condition) else s.orelse)
+
+    def graph(
+        self, s: plan.Step, steps: Sequence[plan.Step], rounds: int
+    ) -> Callable[[], None] | None:
+        """The launches of some rounds as a graph, where they are launches only; made once a call."""
         if s not in self.graphs:
             found = None
+            launches = _launches(steps, self.limits.ahead) * rounds
             assert self.executable._functions  # loaded before a graph is recorded
-            if not self.recording and 1 < _launches(s.body) <= self.executable.limits.graph:
+            if not self.recording and 1 < launches <= self.limits.graph:
                 self.recording = True
                 try:
-                    found = self.driver.record(lambda: self.steps(s.body))
+                    found = self.driver.record(lambda: self.steps([*steps] * rounds))
                 finally:
                     self.recording = False
             self.graphs[s] = found

@@ -8,7 +8,9 @@ then names the programs that it had been asked for since it was last known to be
 import ctypes
 import gc
 import os
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
@@ -81,7 +83,11 @@ class GpuDriver:
         self._process = os.getpid()
         self.device = _first_device()
         self.place = GpuDevice(self, str(self.device.name))
-        self.stream = self._target = self.device.create_stream()
+        self._own = (
+            threading.local()
+        )  # of each thread: that it has the context, and what it records
+        self._own.is_ready = True
+        self.stream = self.device.create_stream()
         self.handle = int(self.stream.handle)
         self._held: WeakSet[_Held] = WeakSet()
         self._in_use = self._peak = self._count = 0
@@ -102,12 +108,19 @@ class GpuDriver:
         if self._lost:
             raise DeviceLost(f"{what} is not possible: {self._lost}")
         try:
+            self._enter()
             return call(*args, **kws)
         except Exception as error:
             raise self._failure(what, f"{type(error).__name__}: {error}") from error
 
+    def _enter(self) -> None:
+        """Make the device's context the current one of a thread that comes here first."""
+        if not hasattr(self._own, "is_ready"):
+            self.device.set_current()
+            self._own.is_ready = True
+
     def _failure(self, what: str, said: str) -> JaxRuntimeError:
-        asked = ", ".join(self._asked) or "nothing"
+        asked = ", ".join([*self._asked]) or "nothing"
         self._asked.clear()
         text = f"{what} failed on the GPU: {said}. What it had been asked for before: {asked}."
         if not any(code in said for code in _FATAL):
@@ -191,28 +204,35 @@ class GpuDriver:
     ) -> None:
         from cuda.core import LaunchConfig, launch
 
-        given: list[Any] = []
-        for a in arguments:
-            address, itemsize = a.memory.address + a.offset, np.dtype(a.dtype).itemsize
-            if a.is_array:  # owner, parent, length, itemsize, data, shape, stride
-                given += [0, 0, a.size, itemsize, address, a.size, itemsize]
-            else:
-                given.append(address)
+        given = words(
+            [
+                (a.memory.address + a.offset, a.size, np.dtype(a.dtype).itemsize, a.is_array)
+                for a in arguments
+            ]
+        )
         config = LaunchConfig(grid=grid, block=block)
         self._call(
             f"the launch of {function.name}",
-            lambda: launch(self._target, config, function.kernel, *map(_word, given)),
+            lambda: launch(
+                getattr(self._own, "target", self.stream),
+                config,
+                function.kernel,
+                *given,
+            ),
         )
         self._asked[function.name] = None
 
     def record(self, launches: Callable[[], None]) -> Callable[[], None] | None:
-        builder = self._call("recording a graph", self.stream.create_graph_builder)
+        # On a stream of its own: what other threads ask for meanwhile, and memory that goes back, is not
+        # recorded.
+        builder = self._call("recording a graph", self.device.create_graph_builder)
         before = dict(self._asked)
-        self._target = builder.begin_building()
+        self._call("recording a graph", builder.begin_building)
         try:
+            self._own.target = builder
             launches()
         finally:
-            self._target = self.stream
+            self._own.__dict__.pop("target", None)
             builder.end_building()
         names = {n: None for n in self._asked if n not in before}
         graph = self._call("recording a graph", builder.complete)
@@ -227,6 +247,9 @@ class GpuDriver:
         self._call("waiting for what was asked for", self.stream.sync)
         self._asked.clear()
 
+    def settle(self) -> None:
+        self._call("waiting for the device", self.device.sync)
+
     def memory_stats(self) -> dict[str, int]:
         from cuda.bindings import driver
 
@@ -240,8 +263,19 @@ class GpuDriver:
         }
 
 
-def _word(value: int) -> ctypes.c_uint64:
-    return ctypes.c_uint64(value)
+def words(places: Iterable[tuple[int, int, int, bool]]) -> list[ctypes.c_uint64]:
+    """What a kernel gets for buffers: their addresses, and of arrays all of Numba's fields.
+
+    Each is (address, elements, bytes of an element, whether it is an array).
+    """
+    found: list[int] = []
+    for address, size, itemsize, is_array in places:
+        if is_array:  # owner, parent, length, itemsize, data, shape, stride
+            found += [0, 0, size, itemsize]
+        found.append(address)
+        if is_array:
+            found += [size, itemsize]
+    return [ctypes.c_uint64(word) for word in found]
 
 
 class _Held:
@@ -250,6 +284,7 @@ class _Held:
     def __init__(self, driver: GpuDriver, memory: Any, nbytes: int, what: str):
         self._driver, self._memory, self.nbytes, self.what = driver, memory, nbytes, what
         self.address = int(memory.handle)
+        self.is_lent = False  # to another library, whose streams may use it when it is let go
         driver._held.add(self)
         driver._in_use += nbytes
         driver._peak = max(driver._peak, driver._in_use)
@@ -259,4 +294,8 @@ class _Held:
             return
         self._driver._in_use -= self.nbytes
         if os.getpid() == self._driver._process and not self._driver._lost:
+            with suppress(JaxRuntimeError):
+                self._driver._enter()
+                if self.is_lent:
+                    self._driver.settle()
             self._memory.close(self._driver.stream)

@@ -1,5 +1,6 @@
 """Arrays of a GPU that other libraries made, or get, without a copy: DLPack, __cuda_array_interface__."""
 
+from contextlib import suppress
 from math import prod
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.array import ConcreteArray
-from fnx.core.errors import InvalidValue
+from fnx.core.errors import InvalidValue, JaxRuntimeError
 
 from .backend import driver
 from .device_buffer import DeviceBuffer
@@ -18,7 +19,12 @@ class Foreign:
     """Memory of another library's, which its owner keeps as long as this lives."""
 
     def __init__(self, address: int, nbytes: int, owner: Any):
-        self.address, self.nbytes, self._owner = address, nbytes, owner
+        self.address, self.nbytes, self._owner, self.is_lent = address, nbytes, owner, False
+
+    def __del__(self) -> None:
+        """Its owner may use the memory again at once: when nothing of ours reads it any more."""
+        with suppress(JaxRuntimeError):
+            driver().synchronize()
 
 
 def taken(x: Any) -> ConcreteArray | None:
@@ -44,8 +50,8 @@ def _from_interface(x: Any, interface: dict[str, Any]) -> ConcreteArray:
     strides = interface.get("strides")
     if strides is not None:
         strides = tuple(s // dtype.itemsize for s in strides)
-    if interface.get("stream") is not None and hasattr(x, "synchronize"):
-        x.synchronize()
+    if interface.get("stream") is not None:  # what was asked for there comes first
+        driver().settle()
     return _array(interface["data"][0], tuple(interface["shape"]), dtype, strides, x)
 
 

@@ -1,13 +1,18 @@
 """The driver of Numba's CUDA simulator: threads of Python on memory of the host."""
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from fnx.core.threads.fork_safety import fork_safe
+
 from . import simulator
 from .driver import Argument, GpuDevice
 from .kernels.kernel_printer import Printed
+
+_one_kernel = fork_safe(threading.RLock())  # at a time: the simulator has one place for its state
 
 
 class HostMemory:
@@ -17,7 +22,7 @@ class HostMemory:
         self.nbytes, self._count = nbytes, count
         # Not zero: what nobody has written is to be seen.
         self.bytes = np.full(max(nbytes, 16), 0xAB, np.uint8)
-        self.address = self.bytes.ctypes.data
+        self.address, self.is_lent = self.bytes.ctypes.data, False
         count["bytes_in_use"] += nbytes
         count["peak_bytes_in_use"] = max(count["peak_bytes_in_use"], count["bytes_in_use"])
         count["num_allocs"] += 1
@@ -54,9 +59,11 @@ class SimulatedDriver:
     def load(self, printed: Printed, program: str = "") -> Any:
         from numba import cuda
 
-        space = dict(simulator.names())
-        exec(compile(printed.source, f"<{printed.name}>", "exec"), space)
-        return cuda.jit(space[printed.name])
+        space = dict(simulator.names(), quiet=lambda: np.errstate(all="ignore"))
+        # Each thread has settings of its own; the simulator asks for a function of the same globals.
+        around = f"def quietly(*args):\n    with quiet():\n        {printed.name}(*args)\n"
+        exec(compile(printed.source + around, f"<{printed.name}>", "exec"), space)
+        return cuda.jit(space["quietly"])
 
     def launch(
         self,
@@ -72,12 +79,16 @@ class SimulatedDriver:
             dtype = np.dtype(a.dtype)
             part = a.memory.bytes[a.offset : a.offset + a.size * dtype.itemsize]  # type: ignore[attr-defined]
             given.append(FakeCUDAArray(part.view(dtype)))
-        function[grid, block](*given)
+        with _one_kernel:
+            function[grid, block](*given)
 
     def record(self, launches: Callable[[], None]) -> Callable[[], None] | None:
         return launches  # which is as good, where nothing is asked for ahead of time
 
     def synchronize(self) -> None:
+        pass
+
+    def settle(self) -> None:
         pass
 
     def memory_stats(self) -> dict[str, int]:

@@ -108,7 +108,7 @@ def _libdevice() -> SimpleNamespace:
 
     found: dict[str, Any] = {}
     table = {"floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "rint": np.rint, "fma": fma}
-    table |= {"exp2": np.exp2, "cbrt": np.cbrt}
+    table |= {"dmul_rn": np.multiply, "fmul_rn": np.multiply, "exp2": np.exp2, "cbrt": np.cbrt}
     for name, f in table.items():
         found[name] = found[name + "f"] = _quietly(f)
     found["popcll"] = lambda x: (int(x) & (2**64 - 1)).bit_count()

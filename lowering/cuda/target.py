@@ -29,6 +29,8 @@ class CudaRoutines(PortableRoutines):
     def library(self, builder: Any, r: recipe.Library, outs: list[Value]) -> None:
         if r.name == "sort":
             sorting.sort(builder, r, outs)
+        elif r.name == "top_k":
+            sorting.top_k(builder, r, outs)
         else:
             super().library(builder, r, outs)
 

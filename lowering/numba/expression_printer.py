@@ -75,8 +75,7 @@ class Printer(Known):
 
     def inline(self, e: Expr) -> str:
         """The text of an expression that stands for another one."""
-        for a in _parts(e):
-            self.uses[a] += sum(a is x for x in e.args) or 1
+        self.uses.update(all_operands(e))
         return self.value(e)
 
     def operands(self, e: Expr, bare: bool = True) -> list[str]:

@@ -416,11 +416,19 @@ def form(op: str, dtype: str, result: str) -> Form:
         return _derived
     if op == "cast" and KIND[result] == "h" and dtype != "float32" and KIND[dtype] not in "bh":
         return _derived
-    for kinds, how in _FORMS.get(op, {}).items():
+    found = chosen(_FORMS, op, dtype, _function, _derived)
+    if found is None:
+        raise NotImplementedError(f"there is no Numba code for {op} on {dtype}")
+    return found
+
+
+def chosen(
+    forms: dict[str, dict[str, Form]], op: str, dtype: str, function: Form, derived: Form
+) -> Form | None:
+    """How forms print an operation on a dtype, or what expands it; None where nothing does."""
+    for kinds, how in forms.get(op, {}).items():
         if KIND[dtype] in kinds:
             return how
     if expand.is_function(op, dtype):
-        return _function
-    if expand.is_derived(op, dtype):
-        return _derived
-    raise NotImplementedError(f"there is no Numba code for {op} on {dtype}")
+        return function
+    return derived if expand.is_derived(op, dtype) else None

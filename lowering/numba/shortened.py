@@ -30,6 +30,13 @@ def functions(text: str, file: str, space: dict[str, Any]) -> tuple[dict[str, An
     return codes, compile(ast.fix_missing_locations(tree), file, "exec")
 
 
+def kernel(text: str, file: str, space: dict[str, Any]) -> Any:
+    """The code of a text with one function that stays whole."""
+    return compile(
+        ast.fix_missing_locations(_Shorter(space).visit(ast.parse(text, file))), file, "exec"
+    )
+
+
 class _Shorter(ast.NodeTransformer):
     """Casts of numbers become globals, casts by NumPy names, and casts inside of casts nothing."""
 

@@ -1,8 +1,10 @@
-"""Programs run by kernels in Numba's CUDA simulator; the process was started for it.
+"""Programs run by kernels in Numba's CUDA simulator, or on a GPU; the process was started for it.
 
-`python -m simulated NAME...` runs groups of checks and prints a line for each failure, and a number.
+`python -m simulated GROUP [K/N]` runs a group of checks, or each N-th of them from the K-th on, and prints
+a line for each failure, and a number. Without NUMBA_ENABLE_CUDASIM=1 a GPU runs them.
 """
 
+import itertools
 import os
 import subprocess
 import sys
@@ -38,15 +40,14 @@ def run(jaxpr: Any, values: Sequence[np.ndarray], target: Any = None) -> list[np
     """The results of a jaxpr for arrays, by its kernels."""
     from fnx.core import scalar
     from fnx.lowering import pipeline
+    from fnx.lowering.cuda import backend
     from fnx.lowering.cuda.executable import Executable
     from fnx.lowering.cuda.kernels import schedule
-    from fnx.lowering.cuda.kernels.thresholds import SIMULATED
-    from fnx.lowering.cuda.simulated_driver import SimulatedDriver
     from fnx.lowering.cuda.target import CudaTarget
 
     program, _ = pipeline.build(jaxpr, (), target or CudaTarget())
-    driver = SimulatedDriver()
-    executable = Executable(schedule.plan(program, SIMULATED), SIMULATED, driver)
+    driver, limits = backend.driver(), backend.limits()
+    executable = Executable(schedule.plan(program, limits), limits, driver)
     scalar.forget()
     inputs = []
     for v in values:
@@ -122,9 +123,11 @@ def calls() -> Iterator[tuple[str, Callable[[], None]]]:
     yield from cuda_programs.CALLS.items()
 
 
-def main(group: str) -> None:
+def main(group: str, part: str = "0/1") -> None:
     count = 0
-    for name, check in {"samples": samples, "programs": programs, "calls": calls}[group]():
+    first, step = map(int, part.split("/"))
+    checks = {"samples": samples, "programs": programs, "calls": calls}[group]()
+    for name, check in itertools.islice(checks, first, None, step):
         try:
             check()
             count += 1
@@ -136,4 +139,4 @@ def main(group: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -5,7 +5,7 @@ from typing import Any
 from fnx.lowering.ir import kernel, traversal
 from fnx.lowering.ir.kernel import Loop, Stmt
 
-from . import independence, reductions, updates
+from . import independence, reductions, transposes, updates
 from .plan import Scheduling
 
 
@@ -29,13 +29,15 @@ def scheduled(scheduler: Scheduling, s: Loop, name: str, note: str) -> bool:
     axes = [(x.index, x.extent) for x in found]
     if reductions.scheduled(scheduler, axes, rest, name, note):
         return True
-    if _count(found) < scheduler.limits.parallel:
+    if independence.count(found) < scheduler.limits.parallel:
         return False
     return flat(scheduler, axes, rest, name, note)
 
 
 def flat(scheduler: Scheduling, axes: Any, body: list[Stmt], name: str, note: str) -> bool:
     """An iteration a thread: in blocks of two dimensions where there are two long axes."""
+    if transposes.scheduled(scheduler, axes, body, name, note):
+        return True
     limits = scheduler.limits
     sizes = [traversal.extent(n) for _, n in axes]
     tile = len(sizes) > 1 and sizes[-1] >= limits.tile[0] and sizes[-2] >= limits.tile[1]
@@ -69,13 +71,6 @@ def _of_unknown_length(scheduler: Scheduling, s: Loop, name: str, note: str) -> 
     if any(b.space == "private" for b in traversal.buffers([s])):
         return False
     return flat(scheduler, [(s.index, s.extent)], s.body, name, note)
-
-
-def _count(loops: list[Loop]) -> int:
-    total = 1
-    for x in loops:
-        total *= independence.extent(x)
-    return total
 
 
 __all__ = ["flat", "scheduled"]

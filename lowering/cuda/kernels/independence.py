@@ -6,6 +6,7 @@ looked at as digits: a position tells the iteration that it belongs to.
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
+from math import prod
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
@@ -44,6 +45,11 @@ def chain(stmt: Stmt) -> tuple[list[Loop], list[Stmt]]:
 
 def extent(loop: Loop) -> int:
     return int(loop.extent.attr)
+
+
+def count(loops: Iterable[Loop]) -> int:
+    """How many iterations nested loops have together."""
+    return prod(map(extent, loops))
 
 
 def calls(body: Iterable[Stmt]) -> bool:
@@ -203,4 +209,4 @@ def _disjoint(a: _Place, b: _Place, halves: Halves) -> bool:
     return True
 
 
-__all__ = ["calls", "chain", "extent", "is_counted", "parallel"]
+__all__ = ["calls", "chain", "count", "extent", "is_counted", "parallel"]

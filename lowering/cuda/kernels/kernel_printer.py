@@ -1,6 +1,7 @@
 """Prints kernels as Python source in the dialect of Numba-CUDA: one flat function each."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import ClassVar
 
 from fnx.core import scalar
@@ -12,10 +13,11 @@ from fnx.lowering.ir.number_formats import KIND
 from fnx.lowering.numba.expression_printer import FORMULAS, Module, bare, stem_of
 from fnx.lowering.numba.program_printer import Code, uses
 
-from . import combining, updates
+from . import combining
 from . import scalar as forms
-from .plan import Kernel
+from .plan import Axes, Kernel
 from .thresholds import Limits
+from .update import Atomic
 
 _SHUFFLED = frozenset(
     "int32 uint32 int64 uint64 float32 float64".split()
@@ -54,19 +56,21 @@ def printed(k: Kernel, limits: Limits) -> Printed:
 def _threads(k: Kernel, limits: Limits) -> tuple[int, int]:
     if k.shape == "single":
         return 1, 1
-    return limits.tile if k.shape == "tile" else (limits.threads, 1)
+    return limits.tile if k.shape in ("tile", "square") else (limits.threads, 1)
 
 
 class KernelCode(Code):
     """The function of a kernel: where each thread begins, then statements as in the other printer."""
 
     forms = forms
-    methods: ClassVar[dict[type, str]] = {**Code.methods, updates.Atomic: "atomic"}
+    methods: ClassVar[dict[type, str]] = {**Code.methods, Atomic: "atomic"}
 
     def __init__(self, k: Kernel, limits: Limits):
-        super().__init__(Module(), uses(k.body))
+        super().__init__(Module(), uses(k.statements()))
         self.k, self.limits = k, limits
         self.private: set[Buffer] = set()
+        self.shared: dict[tuple[int, str], str] = {}
+        self.contracts = 0  # how many loops are around whose order of additions is free
         self.arrays: list[str] = []  # of a thread, and those that a block shares
 
     # --- names -----------------------------------------------------------------------------------
@@ -104,6 +108,9 @@ class KernelCode(Code):
     # --- the frame -------------------------------------------------------------------------------
 
     def framed(self) -> None:
+        for buffer, place, wanted in self.k.guards:
+            self.put(f"if {self.buffer(buffer)}[{place}] {'==' if wanted else '!='} 0:")
+            self.put("    return")
         for v, (buffer, place) in self.k.slots.items():
             name = self.fresh(stem_of(v))
             self.put(f"{name} = {self._slot(v, buffer, place)}")
@@ -115,6 +122,7 @@ class KernelCode(Code):
             "single": self._single,
             "flat": self._flat,
             "tile": self._tile,
+            "square": self._square,
             "block": self._block,
         }
         frame[self.k.shape]()
@@ -142,9 +150,9 @@ class KernelCode(Code):
             self.statements(body)
         self.depth -= len(loops)
 
-    def _bind_axes(self, given: list[str]) -> None:
-        """The indices of all axes, of which the first ones may be one number."""
-        axes = self.k.axes
+    def _bind_axes(self, given: list[str], axes: Axes | None = None) -> None:
+        """The indices of axes, of which the first ones may be one number."""
+        axes = self.k.axes if axes is None else axes
         for i, _ in axes:
             self.indices.add(i)
         if not axes:
@@ -190,6 +198,53 @@ class KernelCode(Code):
             for d, axes in (("y", outer), ("x", [last]))
         ]
         self._over(loops, self.k.body)
+
+    def _square(self) -> None:
+        """Squares of the last two axes: a block first makes what is staged, and then runs the body."""
+        assert self.k.staged is not None
+        side, (lane, row) = self.limits.tile[0], self.k.staged[1:]
+        *outer, (a, a_size), (b, b_size) = self.k.axes
+        counts = [-(-int(n.attr) // side) for n in (a_size, b_size)]
+        self.put("lane = np.int64(cuda.threadIdx.x)")
+        self.bind(lane, "lane")
+        self.indices.update((lane, row, a, b))
+        index, rest, p, q = (self.fresh("i") for _ in range(4))
+        total = " * ".join(f"({n})" for n in (self._size(outer) if outer else "1", *counts))
+        self.put(
+            f"for {index} in range(np.int64(cuda.blockIdx.x), {total}, np.int64(cuda.gridDim.x)):"
+        )
+        self.depth += 1
+        with self.scope():
+            self.put(f"{q} = {index} % {counts[1]} * {side}")
+            self.put(f"{p} = {index} // {counts[1]} % {counts[0]} * {side}")
+            self.put(f"{rest} = {index} // {counts[1] * counts[0]}")
+            self._bind_axes([rest], outer)
+            self._of_square({a: f"{p} + lane", b: f"{q} + {{}}"}, self.k.staged.stores)
+            self._of_square({b: f"{q} + lane", a: f"{p} + {{}}"}, self.k.body)
+        self.depth -= 1
+
+    def _of_square(self, places: dict[Expr, str], body: Sequence[Stmt]) -> None:
+        """Statements of a square's elements, of which a thread has some; all of the block end together."""
+        assert self.k.staged is not None
+        side, step = self.limits.tile
+        row = self.fresh("i")
+        self.put(f"for {row} in range(np.int64(cuda.threadIdx.y), {side}, {step}):")
+        self.depth += 1
+        with self.scope():
+            self.bind(self.k.staged.row, row)
+            sizes = dict(self.k.axes)
+            for e, text in places.items():
+                name = self.fresh("i")
+                self.put(f"{name} = {text.format(row)}")
+                self.bind(e, name)
+            inside = " and ".join(f"{self.memo[e]} < {self.index(sizes[e])}" for e in places)
+            self.put(f"if {inside}:")
+            self.depth += 1
+            with self.scope():
+                self.statements(body)
+            self.depth -= 1
+        self.depth -= 1
+        self.put("cuda.syncthreads()")
 
     def _block(self) -> None:
         start, step = "np.int64(cuda.blockIdx.x)", "np.int64(cuda.gridDim.x)"
@@ -266,17 +321,16 @@ class KernelCode(Code):
         """What the values of all threads of a block combine to, known to each of them."""
         threads = self.limits.threads
         warp = min(threads, 32)
-        array = self.fresh("shared")
         kind = "numba.float32" if KIND[dtype] == "h" else TYPES[dtype]
         if dtype not in _SHUFFLED:
-            self.arrays.append(f"    {array} = cuda.shared.array({threads}, {kind})")
+            array = self._shared_array(threads, kind)
             self._tree(op, name, dtype, array)
             return self._read(array, "0")
         self._shuffled(op, name, dtype, warp // 2)
         if threads == warp:
             return name
         count = threads // warp
-        self.arrays.append(f"    {array} = cuda.shared.array({count}, {kind})")
+        array = self._shared_array(count, kind)
         self.put("if thread % 32 == 0:")
         self.put(f"    {array}[thread // 32] = {name}")
         self.put("cuda.syncthreads()")
@@ -284,6 +338,13 @@ class KernelCode(Code):
         self._shuffled(op, name, dtype, count // 2)
         self.put("cuda.syncthreads()")
         return name
+
+    def _shared_array(self, size: int, kind: str) -> str:
+        """Shared memory for one combination after another: each of them ends with a barrier."""
+        if (size, kind) not in self.shared:
+            name = self.shared[size, kind] = self.fresh("shared")
+            self.arrays.append(f"    {name} = cuda.shared.array({size}, {kind})")
+        return self.shared[size, kind]
 
     def _shuffled(self, op: str, name: str, dtype: str, distance: int) -> None:
         while distance:
@@ -318,7 +379,7 @@ class KernelCode(Code):
     def poll(self, s: kernel.Loop | kernel.While) -> None:
         """Nobody can ask a GPU to stop; the host stops between launches."""
 
-    def atomic(self, s: updates.Atomic) -> None:
+    def atomic(self, s: Atomic) -> None:
         index, value = self.index(s.index), self.value(s.value)
         self.put(f"cuda.atomic.{s.op}({self.buffer(s.buffer)}, {bare(index)}, {bare(value)})")
         self.kill(s.buffer)
@@ -326,19 +387,27 @@ class KernelCode(Code):
     def kept(self, value: str, dtype: str) -> str:
         """A value as it lies in memory."""
         if dtype == "bool":
-            return f"(np.uint8(1) if {value} else np.uint8(0))"
+            return f"np.uint8({bare(value)})"
         return super().kept(value, dtype)
 
     def loop(self, s: kernel.Loop) -> None:
         if s.kind is LoopKind.THREAD:
-            self._share(s)
+            with self._contracting(s):
+                self._share(s)
             return
         if s.extent.op in ("size", "const") and s.extent.attr == 1 and not s.carries:
             with self.scope():
                 self.bind(s.index, "np.int64(0)")
                 self.statements(s.body)
             return
-        super().loop(s)
+        with self._contracting(s):
+            super().loop(s)
+
+    @contextmanager
+    def _contracting(self, s: kernel.Loop) -> Iterator[None]:
+        self.contracts += s.reassociate
+        yield
+        self.contracts -= s.reassociate
 
 
 __all__ = ["LoopKind", "Printed", "printed"]

@@ -1,8 +1,8 @@
 """The plan of a program: what the host does, step by step, and the kernels that it launches."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import field
-from typing import Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.scalar import Expr
@@ -10,7 +10,7 @@ from fnx.lowering.ir.kernel import Buffer, CallHost, CallLibrary, Program, Stmt
 
 from .thresholds import Limits
 
-Shape = Literal["single", "flat", "tile", "block"]
+Shape = Literal["single", "flat", "tile", "square", "block"]
 Axes = list[tuple[Expr, Expr]]  # indices, and how many iterations each has
 
 
@@ -18,15 +18,29 @@ class Step:
     """Base of all steps."""
 
 
+class Staged(NamedTuple):
+    """What a block puts into shared memory before its threads run, square by square.
+
+    `lane` and `row` are places in the square: in `stores` those along the axis before the last one, and the
+    last one; in the body of the kernel the other way round.
+    """
+
+    stores: list[Stmt]
+    lane: Expr
+    row: Expr
+
+
 @dataclass(eq=False)
 class Kernel(Step):
     """Statements that threads of a GPU run.
 
     single: one thread. flat: the iterations of `axes` (index, extent) are dealt out to all threads.
-    tile: those of the last two axes to blocks of two dimensions. block: those of `axes` to blocks, and
+    tile: those of the last two axes to blocks of two dimensions. square: squares of them to blocks, which
+    first make what is `staged`. block: those of `axes` to blocks, and
     within a block loops of kind THREAD to its threads. `atomic` are buffers that are added to in any
     order. `names` are values that were computed before: how statements here refer to what memory no
-    longer holds.
+    longer holds. `guards` are slots and what has to lie in them: else the kernel does nothing, so that the
+    host may launch it before it knows.
     """
 
     name: str
@@ -38,6 +52,12 @@ class Kernel(Step):
     names: dict[Expr, Expr] = field(default_factory=dict)
     slots: dict[Expr, tuple[Buffer, int]] = field(default_factory=dict)  # what it reads of before
     stored: dict[Expr, tuple[Buffer, int]] = field(default_factory=dict)  # what others read of it
+    guards: list[tuple[Buffer, int, bool]] = field(default_factory=list)
+    staged: Staged | None = None
+
+    def statements(self) -> list[Stmt]:
+        """All statements that its threads run."""
+        return [*(self.staged.stores if self.staged else ()), *self.body]
 
 
 @dataclass(eq=False)
@@ -66,7 +86,7 @@ class For(Step):
 
 @dataclass(eq=False)
 class While(Step):
-    """`before`, and as long as it leaves True in a slot, `body`."""
+    """`before`, and as long as it leaves True in a slot, `body`; the slot is True at first."""
 
     before: list[Step]
     condition: tuple[Buffer, int]
@@ -132,9 +152,9 @@ class Scheduling(Protocol):
         body: list[Stmt],
         name: str = "",
         note: str = "",
-        atomic: Sequence[Buffer] = (),
+        **more: Any,
     ) -> None:
-        """A kernel of its own."""
+        """A kernel of its own; `more` are fields of it."""
         ...
 
     def temporary(self, dtype: str, size: int) -> Buffer:

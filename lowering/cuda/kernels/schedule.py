@@ -9,6 +9,7 @@ Source: kernel extraction from loop nests (Polly-ACC, Grosser & Hoefler 2016), b
 
 from collections.abc import Iterable, Sequence
 from math import prod
+from typing import Any
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
@@ -83,7 +84,7 @@ class Slots:
 
 def _free(k: Kernel) -> dict[Expr, None]:
     """The variables that a kernel takes from those before it."""
-    known = {i for i, _ in k.axes}
+    known = {i for i, _ in k.axes} | ({k.staged.lane, k.staged.row} if k.staged else set())
     for s in traversal.statements(k.body):
         known.update(traversal.defined(s))
         if isinstance(s, (kernel.Loop, kernel.While)):
@@ -92,7 +93,7 @@ def _free(k: Kernel) -> dict[Expr, None]:
             known.add(s.index)
     found: dict[Expr, None] = {}
     seen: set[Expr] = set()
-    stack = [e for s in traversal.statements(k.body) for e in traversal.expressions(s)]
+    stack = [e for s in traversal.statements(k.statements()) for e in traversal.expressions(s)]
     stack += [n for _, n in k.axes]
     while stack:
         e = k.names.get(stack[-1], stack[-1])
@@ -116,6 +117,7 @@ class Scheduler:
         self.names: dict[Expr, Expr] = {}  # what an Eval has asked for: the variable that holds it
         self.halves: dict[Expr, int] = {}
         self.slots = Slots()
+        self.guards: list[tuple[Buffer, int, bool]] = []  # of the loops and branches that we are in
         self.temporaries: list[Buffer] = []
         self.notes: list[str] = []
         self.count = 0
@@ -135,12 +137,13 @@ class Scheduler:
         body: list[Stmt],
         name: str = "",
         note: str = "",
-        atomic: Sequence[Buffer] = (),
+        **more: Any,
     ) -> None:
         self.flush()
         self.count += 1
         text = f"k{self.count}_{name or 'loop'}"
-        self.steps.append(Kernel(text, shape, axes, body, note, list(atomic), dict(self.names)))
+        more |= {"names": dict(self.names), "guards": list(self.guards)}
+        self.steps.append(Kernel(text, shape, axes, body, note, **more))
 
     def temporary(self, dtype: str, size: int) -> Buffer:
         """Memory for what one kernel leaves for the next."""
@@ -148,12 +151,15 @@ class Scheduler:
         self.temporaries.append(buffer)
         return buffer
 
-    def inside(self, body: Sequence[Stmt], after: Sequence[Stmt] = ()) -> list[Step]:
+    def inside(
+        self, body: Sequence[Stmt], after: Sequence[Stmt] = (), name: str = "", note: str = ""
+    ) -> list[Step]:
         """The steps of a block, and of statements at its end."""
         outer, names = self.steps, dict(self.names)
         self.flush()
         self.steps = []
-        self.statements(body)
+        for s in body:
+            self.statement(s, name, note)
         self.pending += after
         self.flush()
         found, self.steps, self.names = self.steps, outer, names
@@ -249,11 +255,11 @@ class Scheduler:
         if blocks.scheduled(self, s, name, note):
             return
         if self._is_worth(s) and not _shares_private(s):
-            self._host_loop(s)
+            self._host_loop(s, name, note)
         else:
             self.pending.append(s)
 
-    def _host_loop(self, s: kernel.Loop) -> None:
+    def _host_loop(self, s: kernel.Loop, name: str, note: str) -> None:
         known = s.extent.op in ("size", "const")
         extent = scalar.var("int64", "n")
         first = scalar.size(0)
@@ -267,9 +273,8 @@ class Scheduler:
         step = scalar.sub if s.reverse else scalar.add
         outer = self.halves
         self.halves = outer | dependence.halves(s)
-        body = self._round(
-            s.body, [s.index, *s.carries], [step(s.index, scalar.size(1)), *s.yields]
-        )
+        after = self.assigned([s.index, *s.carries], [step(s.index, scalar.size(1)), *s.yields])
+        body = self.inside(s.body, after, name, note)
         self.halves = outer
         self.steps.append(For(int(s.extent.attr) if known else self.slots.of(extent), body))
 
@@ -280,10 +285,12 @@ class Scheduler:
         return self.inside(body, self.assigned(variables, values))
 
     def _while(self, s: kernel.While) -> None:
-        self.pending += self.assigned(s.carries, s.init)
-        self.flush()
         goes_on = scalar.var("bool", "c")
-        outer, names = self.halves, dict(self.names)
+        first = scalar.const(True, "bool")
+        self.pending += self.assigned([*s.carries, goes_on], [*s.init, first])
+        self.flush()
+        outer, names, guards = self.halves, dict(self.names), self.guards
+        self.guards = [*guards, (*self.slots.of(goes_on), True)]
         self.halves = outer | dependence.halves(s)
         steps, self.steps = self.steps, []
         self.statements(s.before)
@@ -291,16 +298,20 @@ class Scheduler:
         self.flush()
         before, self.steps = self.steps, steps
         body = self._round(s.body, s.carries, s.yields)  # it knows what `before` has evaluated
-        self.halves, self.names = outer, names
+        self.halves, self.names, self.guards = outer, names, guards
         self.steps.append(While(before, self.slots.of(goes_on), body))
 
     def _if(self, s: kernel.If) -> None:
         chosen = scalar.var("bool", "c")
         self.pending += self.assigned([chosen], [s.cond])
         self.flush()
+        guards, slot = self.guards, self.slots.of(chosen)
+        self.guards = [*guards, (*slot, True)]
         then = self._round(s.then, s.results, s.on_true)
+        self.guards = [*guards, (*slot, False)]
         orelse = self._round(s.orelse, s.results, s.on_false)
-        self.steps.append(If(self.slots.of(chosen), then, orelse))
+        self.guards = guards
+        self.steps.append(If(slot, then, orelse))
 
 
 def _shares_private(s: Stmt) -> bool:

@@ -23,23 +23,26 @@ class Limits:
     threads: int = 256  # of a block: eight warps, which hide most latencies
     blocks: int = 2048  # of a grid, at most: several a multiprocessor; each strides on from there
     tile: tuple[int, int] = (32, 8)  # threads of a block along the last axis and the one before it
+    staged: int = 4  # squares of shared memory of a block, at most: 8 KiB each of float64
     parallel: int = 64  # iterations from which on a loop is a kernel: two warps
     row: int = 256  # terms of a reduction from which on the threads of a block share it
     rows: int = 1 << 14  # results from which on each has a thread of its own
     split: int = 1 << 13  # terms from which on a reduction with few results is made in two stages
     parts: int = 512  # of such a reduction, at most: the second stage is one block's
+    copies: int = 64  # parts from which on ordered updates are made in copies: else they are sorted
     scan: int = 1 << 10  # iterations from which on a cumulative reduction is made in passes
     scan_part: int = 32  # iterations of a thread in such a pass, at least
     product: int = 1 << 15  # multiplications from which on a product of matrices is cuBLAS's
     sorted: int = 32  # elements of a row from which on threads merge runs: one sorts fewer
     graph: int = 1 << 10  # launches of a graph, at most: a launch in it takes a microsecond less
+    ahead: int = 16  # rounds, or launches of branches, before the host asks whether they are wanted
     rounds: int = 4  # of a loop from which on recording its launches pays
-    ordered: int = 1 << 24  # additions to look for, of an ordered scatter, at most: else one by one
+    ordered: int = 1 << 24  # elements of all copies of an array for ordered updates, at most
 
 
 LIMITS = Limits()
 # For the simulator: sizes at which small arrays take every way, blocks of a few threads.
 SIMULATED = Limits(
-    threads=8, blocks=3, tile=(4, 2), parallel=2, row=6, rows=40, split=20, parts=4,
+    threads=8, blocks=3, tile=(4, 2), parallel=2, row=6, rows=40, split=20, parts=4, copies=2, ahead=8,
     scan=8, scan_part=3,
 )  # fmt: skip

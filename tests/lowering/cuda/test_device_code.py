@@ -1,10 +1,12 @@
 """Machine code for GPUs is made where there is none, and kept on disk; errors say what to do."""
 
 import importlib.util
+import re
 
 import numpy as np
 import pytest
 from samples import all_samples
+from stored_kernels import Stored, is_elementwise
 
 import fnx
 import fnx.numpy as jnp
@@ -52,6 +54,99 @@ def test_programs_become_cubins_without_spills(name, device):
         assert code.cubin[:4] == b"\x7fELF"
         assert code.registers > 0
         assert code.spills == 0
+
+
+# Of each kind of code that is elementwise: long formulas, complex ones, integers, bits, random numbers.
+ELEMENTWISE = (
+    "lgamma acos div logistic rem pow erf_inv random_bits bessel_i0e digamma sqrt shift_right_arithmetic "
+    "cast rsqrt atan2 select_n random_fold_in cbrt population_count expm1"
+).split()
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_elementwise_kernels_keep_all_in_registers(name):
+    samples = [s for s in all_samples() if s.prim.name == name]
+    found = 0
+    for sample in samples[:3]:
+        arrays = [ConcreteArray(np.asarray(a)) for a in sample.args]
+        kernels = Stored(trace_closed(sample.prim.apply, [a.aval for a in arrays]))
+        for kernel, code in zip(kernels.printed, kernels.ahead_of_time("sm_90"), strict=True):
+            if is_elementwise(kernel):
+                found += 1
+                assert code.spills == 0
+                assert code.registers <= 128  # two blocks of 256 threads have room
+    assert found
+
+
+@needs_compiler
+def test_products_are_rounded_but_where_the_order_is_free():
+    lowered = fnx.jit(lambda x: x * x - 1.5 * x).lower(X)
+    text = lowered.as_text("ptx")
+    assert "mul.rn.f64" in text
+    assert "fma.rn.f64" not in text
+    assert "mul.f64" not in text.replace("mul.rn.f64", "")
+    assert "fma.rn.f64" in fnx.jit(lambda x: (x * x).sum()).lower(X).as_text("ptx")
+
+
+@needs_compiler
+def test_many_results_of_a_block_share_its_memory():
+    def f(x):
+        rows = [(x * (1 + 1j * k)).sum(1) for k in range(20)]
+        return jnp.stack(rows)
+
+    wide = np.ones((100, 1000))
+    assert max(c.shared for c in kernels(f, wide).ahead_of_time("sm_90")) <= 4096
+    assert "cuda.shared.array(256, numba.complex128)" in fnx.jit(f).lower(wide).as_text("cuda")
+
+
+@needs_compiler
+def test_kernels_take_the_words_that_launches_give():
+    import ctypes
+
+    from cuda.core import LaunchConfig
+    from cuda.core._kernel_arg_handler import ParamHolder
+
+    from fnx.lowering.cuda import device_code
+    from fnx.lowering.cuda.gpu_driver import words
+
+    f = lambda i, x: jnp.zeros(5000, "int64").at[i].add(x)
+    made = kernels(f, np.arange(300), np.arange(300))
+    arrays = 0
+    for printed in made.printed.values():
+        entry = re.search(r"\.entry [^(]*\(([^)]*)\)", device_code.ptx(printed, "sm_90"))
+        given = words([(8 * k, 5000, 8, is_array) for k, is_array in enumerate(printed.arrays)])
+        assert entry[1].count(".param") == entry[1].count(".param .u64") == len(given)
+        arrays += sum(printed.arrays)
+        holder = ParamHolder(tuple(given))  # as cuda.core.launch makes it
+        places = (ctypes.c_void_p * len(given)).from_address(holder.ptr)
+        found = [ctypes.c_uint64.from_address(p).value for p in places]
+        assert found == [w.value for w in given]
+        assert LaunchConfig(grid=(3, 2), block=printed.threads).block[:2] == printed.threads
+    assert arrays
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", ["complex128", "float32"])
+def test_loads_ask_for_no_more_than_an_element_is_aligned_to(dtype):
+    """Arrays of other libraries begin anywhere: loads of several numbers would fail there."""
+    x = X.astype(dtype)
+    text = fnx.jit(lambda x: x[:, 1:] * 2 + x[:, :-1]).lower(x).as_text("ptx")
+    assert "ld.global" in text or "ld.f" in text or "ld.b" in text
+    assert ".v2" not in text
+    assert ".v4" not in text
+
+
+@needs_compiler
+def test_devices_share_what_takes_long(monkeypatch):
+    from fnx.lowering.cuda import device_code
+
+    f = lambda x: jnp.sin(x) * 3.25
+    kernels(f, X).ahead_of_time("sm_80")
+    monkeypatch.setattr(device_code, "_function", lambda *_: pytest.fail("Numba was asked again"))
+    for device in ("sm_90", "sm_120"):
+        (code,) = kernels(f, X).ahead_of_time(device)
+        assert code.cubin[:4] == b"\x7fELF"
 
 
 @needs_compiler

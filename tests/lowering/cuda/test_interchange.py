@@ -177,3 +177,35 @@ def test_rank_0_and_empty_arrays(gpu):
         assert Consumer(x).shape == np.shape(value)
         back = jnp.from_dlpack(x)
         np.testing.assert_array_equal(back, value)
+
+
+# --- whose memory is used when ----------------------------------------------------------------------
+
+
+def test_memory_of_others_goes_back_when_no_kernel_reads_it(gpu):
+    x = jnp.from_dlpack(Producer(X))
+    y = fnx.jit(lambda x: x * 2, backend="cuda")(x)
+    assert gpu.waiting  # the kernel has not run
+    del x
+    gc.collect()
+    assert not gpu.waiting
+    np.testing.assert_array_equal(y, X * 2)
+
+
+def test_lent_memory_goes_back_when_nobody_uses_the_device(gpu):
+    for lend in (Consumer, lambda y: y.__cuda_array_interface__):
+        y = fnx.jit(lambda x: x * 2, backend="cuda")(X)
+        held = lend(y)
+        del gpu.calls[:]
+        del y, held
+        gc.collect()
+        assert [c[0] for c in gpu.calls] == ["device sync", "free"]
+
+
+def test_arrays_with_a_stream_are_waited_for(gpu):
+    x = Interface(X)
+    jnp.asarray(x)
+    assert not gpu.made("device sync")
+    x.__cuda_array_interface__["stream"] = 1
+    jnp.asarray(x)
+    assert gpu.made("device sync")

@@ -30,8 +30,20 @@ def same(f, *args):
 
 @pytest.mark.parametrize("n", [32, 33, 64, 100, 129])
 def test_lengths(gpu, n):
-    same(jnp.sort, jnp.asarray(RNG.normal(size=n)))
-    assert len([x for x in gpu.made("launch") if "sort" in x[0]]) == math.ceil(math.log2(n))
+    x = jnp.asarray(RNG.normal(size=n))
+    same(jnp.sort, x)
+    text = fnx.jit(jnp.sort).lower(x).as_text("cuda")
+    assert f"# {math.ceil(math.log2(n)) - 2} times\n" in text  # and the first pass, and the last
+    assert text.count("_sort(") == 3
+    assert {name for name, *_ in gpu.made("cubin")} >= {"k1_sort", "k3_sort", "k5_sort"}
+
+
+@pytest.mark.parametrize("k", [1, 3, 40, 50])
+@pytest.mark.parametrize("dtype", ["float64", "float16", "int32"])
+def test_top_k(gpu, k, dtype):
+    x = keys(150, dtype).reshape(3, 50)
+    same(lambda x: lax.top_k(x, k), x)
+    assert not [grid for name, grid, block in gpu.made("launch") if "top_k" in name]
 
 
 @pytest.mark.parametrize(

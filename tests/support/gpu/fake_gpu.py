@@ -12,8 +12,10 @@ import threading
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
+import races
 
 LIMIT = 1 << 24  # bytes
+_atomic = threading.Lock()
 
 
 class CUDAError(Exception):
@@ -30,9 +32,13 @@ class Gpu:
         self.limit = LIMIT
         self.version = 13010
         self.waiting = []  # what the stream has been asked for
+        self.watches, self.races = False, []  # whether kernels are looked at, and threads that meet
+        self.current = threading.local()  # whether a thread has a context
 
     def call(self, name, *about):
         self.calls.append((name, *about))
+        if name != "device" and not hasattr(self.current, "is_set") and name != "cubin":
+            raise CUDAError("CUDA_ERROR_INVALID_CONTEXT: this thread has none")
         error = self.fails.pop(name, None)
         if error:
             raise error
@@ -69,8 +75,17 @@ class Device:
     def __init__(self, gpu):
         self.gpu = gpu
 
+    def sync(self):
+        self.gpu.call("device sync")
+        self.gpu.wait()
+
     def set_current(self):
+        self.gpu.current.is_set = True
         self.gpu.call("set_current")
+
+    def create_graph_builder(self):
+        self.gpu.call("create_graph_builder")
+        return GraphBuilder(self.gpu)
 
     def create_stream(self):
         return Stream(self.gpu)
@@ -94,10 +109,6 @@ class Stream:
     def sync(self):
         self.gpu.call("sync")
         self.gpu.wait()
-
-    def create_graph_builder(self):
-        self.gpu.call("create_graph_builder")
-        return GraphBuilder(self.gpu)
 
 
 class GraphBuilder:
@@ -134,7 +145,7 @@ class Kernel:
     def run(self, grid, block, words):
         code = self.code
         exec(compile(code["source"], code["name"], "exec"), space := dict(_names()))
-        arguments, words = [], list(words)
+        arguments, bases, words = [], [], list(words)
         for (dtype, is_array), size in zip(code["types"], code["sizes"], strict=True):
             if is_array:
                 _, _, size, _, address, *_ = [words.pop(0) for _ in range(7)]
@@ -142,8 +153,14 @@ class Kernel:
                 address = words.pop(0)
             raw = (ctypes.c_uint8 * (size * np.dtype(dtype).itemsize)).from_address(address)
             arguments.append(np.frombuffer(raw, dtype))
+            bases.append(address)
+        watch = races.Watch(code["name"]) if self.gpu.watches else None
         for place in itertools.product(*map(range, reversed(grid))):
-            _Block(place[::-1], grid, block, space, space[code["name"]], arguments).run()
+            of = _Block(place[::-1], grid, block, space, space[code["name"]], arguments)
+            of.watch, of.bases = watch, bases
+            of.run()
+        if watch:
+            self.gpu.races += watch.found
 
 
 def _names():
@@ -169,6 +186,7 @@ class _Block:
         self.barrier = threading.Barrier(math.prod(block))
         self.shared, self.exchanged, self.errors = {}, {}, []
         self.lock = threading.Lock()
+        self.watch, self.bases = None, []
 
     def run(self):
         places = list(itertools.product(*map(range, self.block)))
@@ -185,11 +203,15 @@ class _Block:
 
     def thread(self, at):
         code = self.function.__code__
-        own = dict(self.space, cuda=_Cuda(self, at))
-        function = type(self.function)(code, own)
+        cuda = _Cuda(self, at)
+        function = type(self.function)(code, dict(self.space, cuda=cuda))
+        arguments = self.arguments
+        if self.watch:
+            given = zip(arguments, self.bases, code.co_varnames, strict=False)
+            arguments = [races.Watched(a, base, self.watch, cuda, n) for a, base, n in given]
         try:
             with np.errstate(all="ignore"):
-                function(*self.arguments)
+                function(*arguments)
         except BaseException as error:
             self.errors.append(error)
             self.barrier.abort()
@@ -200,7 +222,7 @@ class _Cuda:
 
     def __init__(self, block, at):
         axes = lambda values: SimpleNamespace(**dict(zip("xyz", (*values, 0), strict=False)))
-        self._block, self._at, self._made = block, at, 0
+        self._block, self._at, self._made, self._barriers = block, at, 0, 0
         self.threadIdx, self.blockIdx = axes(at), axes(block.place)
         self.blockDim, self.gridDim = axes(block.block), axes(block.grid)
         self.shared = SimpleNamespace(array=self._shared)
@@ -213,8 +235,16 @@ class _Cuda:
     def gridsize(self, count):
         return self.blockDim.x * self.gridDim.x
 
+    def selp(self, condition, a, b):
+        return a if condition else b
+
+    @property
+    def who(self):
+        return races.Who(self._block.place, self._at, self._barriers)
+
     def syncthreads(self):
         self._block.barrier.wait(60)
+        self._barriers += 1
 
     def shfl_xor_sync(self, mask, value, distance):
         mine, seen = self.threadIdx.x, self._block.exchanged
@@ -227,10 +257,16 @@ class _Cuda:
     def _shared(self, size, kind):
         self._made += 1
         with self._block.lock:
-            return self._block.shared.setdefault(self._made, np.zeros(size, _dtype(kind)))
+            found = self._block.shared.setdefault(self._made, np.zeros(size, _dtype(kind)))
+        if not self._block.watch:
+            return found
+        base = "shared", self._made, self._block.place
+        return races.Watched(found, base, self._block.watch, self, f"shared array {self._made}")
 
     def _update(self, array, index, new):
-        with self._block.lock:
+        with _atomic:
+            if isinstance(array, races.Watched):
+                return array.update(index, new)
             old = array[index]
             array[index] = new(old)
         return old
