@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core import config, dtypes
-from fnx.core.array import Array, ConcreteArray, as_array
+from fnx.core.array import Array, ConcreteArray, any_placed, as_array, when_placed
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import FnxError
 from fnx.core.interpreter import _IGNORE, _float_errors, _float_errors_of
@@ -98,6 +98,19 @@ class _Replays:
             program = "none"  # it depends on values, or the arguments do not fit
         self.programs[key] = program
         return program
+
+
+def _see_placed() -> None:
+    short = _Replays.__call__
+
+    def call(self: _Replays, args: tuple, kwargs: dict) -> Any:
+        seen = any_placed(args) or any_placed(kwargs.values())
+        return None if seen else short(self, args, kwargs)
+
+    _Replays.__call__ = call  # type: ignore[method-assign]
+
+
+when_placed(_see_placed)
 
 
 def _forget() -> None:
