@@ -250,7 +250,7 @@ def evaluate_by(
     process = _process_at_once
     for known in _ways:
         process = _through(known, process)
-    Eval.process = process  # type: ignore[method-assign]
+    Eval.process = process  # type: ignore[method-assign, assignment]
 
 
 def _through(way: Callable, process: Process) -> Process:

@@ -23,7 +23,7 @@ from fnx.interpreters.trace import trace_closed
 from fnx.ops.base.sharding_rule import Factors
 from fnx.ops.structure.movement import Concatenate
 
-from .parts import Cut, Mover, Names, Part, whole
+from .parts import Cut, Mover, Names, Part, padded, sliced, whole
 from .rotations import Rotation, rotations
 
 _REDUCED: dict[str, Any] = {"sum": PSum, "max": PMax, "min": PMin}
@@ -213,6 +213,8 @@ class Grid(Mover):
     # --- for rules
 
     part = staticmethod(Part)
+    padded = staticmethod(padded)
+    sliced = staticmethod(sliced)
 
     def fixed_point(self, cuts: Sequence[Cut], body: Any) -> tuple[list[Cut], Any]:
         """How what a loop carries is cut, the same at both ends; `body(cuts)` says how it leaves it."""

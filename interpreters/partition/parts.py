@@ -16,17 +16,30 @@ import numpy as np
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.source import origin
-from fnx.interpreters.collectives import AllGather, AllToAll, AxisIndex, PPermute
+from fnx.interpreters.collectives import AllGather, AllToAll, AxisIndex, PPermute, PSum
 from fnx.ops.base.sharding_rule import part
 from fnx.ops.elementwise.arithmetic import add, mul, rem, sub
 from fnx.ops.elementwise.select import and_, eq, ge, lt, select
 from fnx.ops.structure.basic import broadcast_to, convert, full, reshape, scalar, slice_axis
 from fnx.ops.structure.dynamic_slice import DynamicSlice
-from fnx.ops.structure.movement import Concatenate, ConvertElementType, Iota, Pad
+from fnx.ops.structure.movement import (
+    BitcastConvertType,
+    Concatenate,
+    ConvertElementType,
+    Iota,
+    Pad,
+)
 
 Names = tuple[Hashable, ...]
 Cut = tuple[Names, ...]
 _INT = np.dtype(np.int32)
+# Of zeros and one number the sum of bits is that number: zeros may be negative, and keep their sign so.
+_SUMMED_AS = {
+    np.dtype(np.bool_): np.dtype(np.uint8),
+    np.dtype(np.float16): np.dtype(np.uint16),
+    np.dtype(np.float32): np.dtype(np.uint32),
+    np.dtype(np.float64): np.dtype(np.uint64),
+}
 
 
 class Part:
@@ -165,6 +178,19 @@ class Mover:
     def own(self, rows: Array, names: Names) -> Array:
         """This member's row of what all along names have."""
         return slice0(sliced(rows, 0, self.number(names), 1), 0)
+
+    def can_sum(self, dtype: np.dtype) -> bool:
+        """Whether `total` is exact: of complex numbers the sign of zeros would be lost."""
+        return dtype in _SUMMED_AS or dtype.kind in "iu"
+
+    def total(self, x: Array, names: Names) -> Array:
+        """What the one member has that has not zeros, in all of them, to the bit."""
+        kind = _SUMMED_AS.get(x.dtype)
+        if kind is None:
+            return PSum(names)(x)
+        if x.dtype == np.bool_:
+            return convert(PSum(names)(convert(x, kind)), x.dtype)
+        return BitcastConvertType(x.dtype)(PSum(names)(BitcastConvertType(kind)(x)))
 
     def first(self, p: Part, names: Sequence[Hashable]) -> Part:
         """What the first member along names has, in all of them."""

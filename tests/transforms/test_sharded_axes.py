@@ -132,3 +132,65 @@ def test_every_kth_element(name, of):
 @pytest.mark.parametrize("name", [n for n in ALONG if not n.startswith("rev_both")])
 def test_nothing_is_gathered(name):
     assert not gathers(ALONG[name], on(EVEN))
+
+
+# --- positions that are operands ------------------------------------------------------------------
+
+FEW = np.array([3, 0, 15, 3, -1, 8])
+OUTSIDE = np.array([3, -40, 15, 99, 8])
+
+
+def _start(x):
+    """A number that is known when the program runs."""
+    return (x[5, 0] * 0).astype(jnp.int64)
+
+
+AT = {
+    "rows": lambda x: x[FEW],
+    "row": lambda x: jnp.take(x, 9, axis=0),
+    "rows_fill": lambda x: jnp.take(x, OUTSIDE, axis=0, mode="fill", fill_value=7.0),
+    "rows_clip": lambda x: jnp.take(x, OUTSIDE, axis=0, mode="clip"),
+    "rows_int": lambda x: (10 * x).astype(jnp.int8)[FEW],
+    "rows_uint8": lambda x: x[FEW[:4].astype(np.uint8)],
+    "rows_bool": lambda x: (x > 0)[FEW],
+    "rows_float32": lambda x: x.astype(jnp.float32)[FEW],
+    "elements": lambda x: x[FEW, FEW % 8],
+    "negative_zeros": lambda x: jnp.signbit((-jnp.abs(x) * 0)[FEW]),
+    "not_numbers": lambda x: holed(x)[FEW],
+    "rows_of_rows": lambda x: x[jnp.asarray(FEW).reshape(2, 3)],
+    "along_axis": lambda x: jnp.take_along_axis(x, jnp.argsort(x, 1), 1),
+    "one_row": lambda x: lax.dynamic_index_in_dim(x, _start(x) + 9, 0),
+    "two_rows": lambda x: lax.dynamic_slice(x, (_start(x) + 7, 0), (2, 8)),
+    "last_rows": lambda x: lax.dynamic_slice(x, (_start(x) + 99, 1), (3, 4)),
+    "update_rows": lambda x: lax.dynamic_update_slice(x, jnp.ones((5, 8)), (_start(x) + 6, 0)),
+    "update_end": lambda x: lax.dynamic_update_slice(x, jnp.ones((3, 2)), (_start(x) + 99, 3)),
+    "set": lambda x: x.at[FEW[2:]].set(1.0),
+    "add": lambda x: x.at[FEW].add(jnp.arange(8.0)),
+    "multiply": lambda x: x.at[FEW].multiply(2.0),
+    "largest": lambda x: x.at[FEW].max(0.0),
+    "add_outside": lambda x: x.at[OUTSIDE].add(1.0, mode="drop"),
+    "add_clipped": lambda x: x.at[OUTSIDE].add(1.0, mode="clip"),
+    "add_elements": lambda x: x.at[FEW, FEW % 8].add(1.0),
+    "derivative_rows": fnx.grad(lambda x: jnp.sum(jnp.sin(x[FEW]))),
+    "derivative_row": fnx.grad(
+        lambda x: jnp.sum(lax.dynamic_index_in_dim(x, _start(x) + 9, 0) ** 2)
+    ),
+    "vmap": fnx.vmap(lambda v: v[FEW], 1, 1),
+}
+
+
+@pytest.mark.parametrize("of", MESHES)
+@pytest.mark.parametrize("name", AT)
+def test_positions_that_are_operands(name, of):
+    f = AT[name]
+    close(fnx.jit(f)(on(EVEN, of)), fnx.jit(f)(EVEN), 1e-12, 1e-12)
+    if name != "along_axis":
+        assert not gathers(f, on(EVEN, of))
+
+
+@pytest.mark.parametrize("name", AT)
+def test_positions_in_parts_that_have_not_all_as_many_elements(name):
+    f = lambda x: AT[name](jnp.concatenate([x, x[:1] + 1.0]))
+    x = np.concatenate([ODD, ODD[:3] + 2.0], 0)
+    x = np.concatenate([x, x[:, :2]], 1)
+    close(fnx.jit(f)(on(x)), fnx.jit(f)(x), 1e-12, 1e-12)
