@@ -45,6 +45,7 @@ class Collective(Primitive):
     `beside()` is the same collective for operands with one more axis in front.
     """
 
+    exchanges = True
     borrows = True  # its `impl` keeps no operand, so that native code need not copy them for it
 
     @property

@@ -304,7 +304,14 @@ def is_placed(x: Any) -> bool:
 
 def any_placed(xs: Iterable[Any]) -> bool:
     """Whether any of these, or of what tuples among them hold, lies on several devices."""
-    return any([any_placed(x) if type(x) is tuple else is_placed(x) for x in xs])
+    for x in xs:  # asked before each operation
+        if type(x) is ConcreteArray:
+            place = getattr(x, "placed", None)
+            if place is not None and place.mesh.size > 1:
+                return True
+        elif type(x) is tuple and any_placed(x):
+            return True
+    return False
 
 
 def unless_placed(way: Callable) -> Callable:
