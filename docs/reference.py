@@ -18,7 +18,7 @@ GROUPS = {
     "test_util",
 }
 # Modules of packages with a star that are no face: what others there are made of.
-PARTS = ("scipy.stats.common", "experimental.checks", "experimental.sparse.")
+PARTS = ("scipy.stats.common", "experimental.checks", "experimental.sparse.", "experimental.taylor")
 
 
 def within(package: str) -> list[str]:

@@ -45,6 +45,7 @@ class Collective(Primitive):
     `beside()` is the same collective for operands with one more axis in front.
     """
 
+    exchanges = True
     borrows = True  # its `impl` keeps no operand, so that native code need not copy them for it
 
     @property
@@ -226,6 +227,8 @@ class AllGather(Collective, Linear):
 
     def exchange(self, x: np.ndarray, transport: Transport) -> np.ndarray:
         d, out = self.all_gather_dimension, transport.all_gather(x)
+        if self.tiled and d == 0:
+            return out.reshape(-1, *x.shape[1:]) if x.size else np.concatenate(list(out))
         return np.concatenate(list(out), d) if self.tiled else np.moveaxis(out, 0, d)
 
     def transpose(self, cts: tuple, x: Any) -> tuple:  # type: ignore[override]

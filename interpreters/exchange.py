@@ -57,6 +57,7 @@ class Exchange(Primitive):
     op: str = ""
     sources: tuple[int, ...] = ()
     name = "exchange"
+    exchanges = True
 
     def abstract(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
         if self.kind == "index":

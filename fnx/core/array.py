@@ -150,7 +150,7 @@ class ConcreteArray(Array):
 
     def with_weak_type(self, weak_type: bool) -> "ConcreteArray":
         """The same numbers, weakly typed or not."""
-        out = ConcreteArray(self._value, weak_type)
+        out = as_placed(ConcreteArray(self._value, weak_type), self)
         return as_written(out) if hasattr(self, "written") else out
 
     def delete(self) -> None:
@@ -170,7 +170,7 @@ class ConcreteArray(Array):
         """The same numbers in an array of their own: it outlives the deletion or donation of this one."""
         if type(self._value) is Deleted:
             np.asarray(self._value)  # raises
-        return ConcreteArray(self._value, self.weak_type)
+        return as_placed(ConcreteArray(self._value, self.weak_type), self)
 
     def __copy__(self) -> "ConcreteArray":
         return self.copy()
@@ -274,6 +274,57 @@ class ConcreteArray(Array):
         if name in dtypes.FOREIGN:
             raise AttributeError(f"the array interface has no word for {name}")
         return expose(self._value).__array_interface__
+
+
+some_placed: list[bool] = []  # not empty once an array lies on several devices
+_to_see: list[Callable[[], None]] = []
+
+
+def when_placed(hook: Callable[[], None]) -> None:
+    """Run `hook` before the first array lies on several devices, for whom shorter ways are none."""
+    if some_placed:
+        hook()
+    else:
+        _to_see.append(hook)
+
+
+def see_placed() -> None:
+    """From now on arrays may lie on several devices."""
+    if not some_placed:
+        some_placed.append(True)
+        for hook in _to_see:
+            hook()
+
+
+def is_placed(x: Any) -> bool:
+    """Whether an array lies on several devices."""
+    place = getattr(x, "placed", None)
+    return place is not None and place.mesh.size > 1
+
+
+def any_placed(xs: Iterable[Any]) -> bool:
+    """Whether any of these, or of what tuples among them hold, lies on several devices."""
+    for x in xs:  # asked before each operation
+        if type(x) is ConcreteArray:
+            place = getattr(x, "placed", None)
+            if place is not None and place.mesh.size > 1:
+                return True
+        elif type(x) is tuple and any_placed(x):
+            return True
+    return False
+
+
+def unless_placed(way: Callable) -> Callable:
+    """A way to compute at once that is none, and gives None, for arrays that lie on several devices."""
+    return lambda *args: None if any_placed(args) else way(*args)
+
+
+def as_placed(new: "ConcreteArray", old: Any) -> "ConcreteArray":
+    """A new array, which lies as another does."""
+    place = getattr(old, "placed", None)
+    if place is not None:
+        new.placed = place
+    return new
 
 
 def expose(value: np.ndarray | Buffer) -> np.ndarray:

@@ -4,7 +4,7 @@ An interpreter owns its tracers and unwraps only its own (`tracer.owner is self`
 own it passes down to its `parent`, and it runs rules under its parent.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
@@ -239,7 +239,7 @@ class Eval(Interpreter):
         try:
             values = [a._value for a in args]
         except AttributeError:
-            args = tuple(_evaluable(a, prim) for a in args)
+            args = tuple(evaluable(a, prim) for a in args)
             values = [a._value for a in args]
         token = _float_errors_of[_IGNORE]
         try:
@@ -278,18 +278,35 @@ class Eval(Interpreter):
         )
 
 
-_process_at_once = Eval.process
+Process = Callable[[Eval, Operation, tuple], tuple]
+_process_at_once: Process = Eval.process
+_ways: list[Callable[[Process, Eval, Operation, tuple], tuple]] = []
 
 
-def _process_small(self: Eval, prim: Operation, args: tuple) -> tuple:
+def evaluate_by(
+    way: Callable[[Process, Eval, Operation, tuple], tuple], inner: bool = False
+) -> None:
+    """Let `way` evaluate from now on; it is given how that was done, or, `inner`, is at once."""
+    _ways.insert(0 if inner else len(_ways), way)
+    process = _process_at_once
+    for known in _ways:
+        process = _through(known, process)
+    Eval.process = process  # type: ignore[method-assign, assignment]
+
+
+def _through(way: Callable, process: Process) -> Process:
+    return lambda self, prim, args: way(process, self, prim, args)
+
+
+def _process_small(process: Process, self: Eval, prim: Operation, args: tuple) -> tuple:
     """As Eval's, where small dtypes are in use: what computes is run in wider ones and rounded."""
     small = any([getattr(a, "dtype", None) in dtypes.SMALL for a in args])  # numbers have none
     if not small or not prim.is_computed_wider():
-        return _process_at_once(self, prim, args)
-    known = [_evaluable(a, prim) for a in args]
+        return process(self, prim, args)
+    known = [evaluable(a, prim) for a in args]
     avals = prim.abstract(*[a.aval for a in known])
     wide = [ConcreteArray(dtypes.widened(on_host(a._value)), a.weak_type) for a in known]
-    outs = _process_at_once(self, prim.widened(), tuple(wide))
+    outs = process(self, prim.widened(), tuple(wide))
     return tuple(
         [
             o if o.dtype == a.dtype else ConcreteArray(o._value.astype(a.dtype), a.weak_type)
@@ -305,7 +322,7 @@ def _array(value: Any) -> np.ndarray:
     return np.asarray(value, order="C")
 
 
-def _evaluable(x: Any, prim: Operation) -> ConcreteArray:
+def evaluable(x: Any, prim: Operation) -> ConcreteArray:
     if isinstance(x, Tracer):
         raise leaked(x, prim)
     return as_array(x)  # type: ignore[return-value]
@@ -322,7 +339,7 @@ def leaked(x: Tracer, prim: Operation) -> UnexpectedTracerError:
 
 
 evaluate = Eval()
-dtypes.first_small.append(lambda: setattr(Eval, "process", _process_small))
+dtypes.first_small.append(lambda: evaluate_by(_process_small, inner=True))
 current: ContextVar[Interpreter] = ContextVar("interpreter", default=evaluate)
 set_current = setter(current)
 

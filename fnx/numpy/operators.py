@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core import config
-from fnx.core.array import Array, ConcreteArray
+from fnx.core.array import Array, ConcreteArray, any_placed, install, when_placed
 from fnx.core.errors import TypeMismatch
 from fnx.core.interpreter import current, evaluate
 from fnx.numpy.arrays.util import constant, quiet
@@ -102,9 +102,10 @@ def _neg(x: Any) -> Any:
     return ufuncs.negative(x)
 
 
-def operators() -> dict[str, Callable]:
-    """The special methods of operators, by name."""
+def operators(short: bool = True) -> dict[str, Callable]:
+    """The special methods of operators, by name; those that take the short way, where there is one."""
     found: dict[str, Callable] = {}
+    way: Callable = _fast if short else lambda prim, fn, kinds, swap=False: _plain(fn, swap)
     arithmetic = (
         ("add", ops.add, ufuncs.add, _NUMBERS),
         ("sub", ops.sub, ufuncs.subtract, _NUMBERS),
@@ -112,8 +113,8 @@ def operators() -> dict[str, Callable]:
         ("truediv", ops.div, ufuncs.true_divide, _FLOATS),
     )
     for name, prim, fn, kinds in arithmetic:
-        found[f"__{name}__"] = _fast(prim, fn, kinds)
-        found[f"__r{name}__"] = _fast(prim, fn, kinds, swap=True)
+        found[f"__{name}__"] = way(prim, fn, kinds)
+        found[f"__r{name}__"] = way(prim, fn, kinds, swap=True)
     comparisons = (
         ("lt", ops.lt, ufuncs.less),
         ("le", ops.le, ufuncs.less_equal),
@@ -123,7 +124,7 @@ def operators() -> dict[str, Callable]:
         ("ne", ops.ne, ufuncs.not_equal),
     )
     for name, prim, fn in comparisons:
-        found[f"__{name}__"] = _fast(prim, fn, _NUMBERS)
+        found[f"__{name}__"] = way(prim, fn, _NUMBERS)
     others = (
         ("floordiv", ufuncs.floor_divide),
         ("mod", ufuncs.remainder),
@@ -137,13 +138,31 @@ def operators() -> dict[str, Callable]:
     for name, fn in others:
         found[f"__{name}__"] = _plain(fn)
         found[f"__r{name}__"] = _plain(fn, swap=True)
-    found |= {"__pow__": _pow, "__rpow__": _plain(ufuncs.power, swap=True)}
-    found |= {"__neg__": _neg, "__pos__": lambda x: x, "__abs__": ufuncs.absolute}
+    power = _pow if short else _plain(ufuncs.power)
+    found |= {"__pow__": power, "__rpow__": _plain(ufuncs.power, swap=True)}
+    found |= {"__neg__": _neg if short else ufuncs.negative}
+    found |= {"__pos__": lambda x: x, "__abs__": ufuncs.absolute}
     found["__invert__"] = ufuncs.invert
     for name, fn in found.items():
         if fn.__module__ == __name__:
             fn.__name__ = fn.__qualname__ = name
     return found
 
+
+def _see_placed() -> None:
+    """Let operators take the short way for arrays that do not lie on several devices."""
+    short, slow = operators(), operators(short=False)
+    install({name: _choosing(short[name], slow[name]) for name in short})
+
+
+def _choosing(short: Callable, slow: Callable) -> Callable:
+    def op(*xs: Any) -> Any:
+        return slow(*xs) if any_placed(xs) else short(*xs)
+
+    op.__name__ = op.__qualname__ = short.__name__
+    return op
+
+
+when_placed(_see_placed)
 
 __all__ = ["operators"]

@@ -7,6 +7,7 @@ from fnx.core.array import Array, as_array
 from fnx.core.errors import TypeMismatch
 from fnx.interpreters.primitives.sharding_constraint import ShardingConstraint
 from fnx.process.mesh import Mesh, PartitionSpec, get_mesh, spec_names
+from fnx.process.placement import placed
 from fnx.process.shardings import NamedSharding
 from fnx.pytree import operations
 
@@ -45,7 +46,7 @@ def constrained(x: Array, sharding: Any) -> Array:
     spec = [*sharding.spec, *[None] * (x.ndim - len(sharding.spec))]
     free = tuple([k for k, s in enumerate(spec) if s is PartitionSpec.UNCONSTRAINED])
     names: Sequence[Any] = spec_names(spec)
-    return ShardingConstraint(sharding, tuple(names), free)(x)
+    return placed(ShardingConstraint(sharding, tuple(names), free)(x), sharding)
 
 
 def is_cut(sharding: Any) -> bool:

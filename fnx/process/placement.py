@@ -9,20 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from fnx.core import config
-from fnx.core.array import Array, ConcreteArray
+from fnx.core import config, lazy_imports
+from fnx.core.array import Array, ConcreteArray, see_placed, some_placed
 from fnx.core.buffer import Buffer, described
 from fnx.core.errors import MixedDevices
+from fnx.core.interpreter import evaluate_by
 from fnx.core.source import name_of, user_source
 from fnx.pytree import key_paths, operations
 
-used: list[bool] = []  # not empty once an array lies on several devices
+used = some_placed
 
 
 def use() -> None:
     """From now on calls look how arrays lie."""
     if not used:
-        used.append(True)
+        see_placed()
+        evaluate_by(lazy_imports.find(__name__, "at_once"))
         for forget in config.hooks:
             forget()
 

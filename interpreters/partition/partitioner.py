@@ -23,7 +23,8 @@ from fnx.interpreters.trace import trace_closed
 from fnx.ops.base.sharding_rule import Factors
 from fnx.ops.structure.movement import Concatenate
 
-from .parts import Cut, Mover, Names, Part, whole
+from .parts import Cut, Mover, Names, Part, padded, sliced, whole
+from .rotations import Rotation, rotations
 
 _REDUCED: dict[str, Any] = {"sum": PSum, "max": PMax, "min": PMin}
 
@@ -36,14 +37,21 @@ class Grid(Mover):
     def evaluate(self, jaxpr: Jaxpr, parts: Sequence[Part]) -> list[Part]:
         """A jaxpr's results, of parts of its inputs."""
         env: dict[Any, Part] = dict(zip(jaxpr.inputs, parts, strict=True))
-        wishes = self.wishes(jaxpr)
+        wishes, turns = self.wishes(jaxpr), rotations(jaxpr)
+        later = {id(e) for turn in turns.values() for e in turn.slices}
         before = origin.set(origin.get())
         try:
             for e in jaxpr.eqns:
+                if id(e) in later:
+                    continue
                 if e.source is not None:
                     origin.set(e.source)
-                given = [env[a] if type(a) is Var else whole(a.value) for a in e.inputs]
-                outs = self.equation(e, given, [wishes.get(v) for v in e.outs])
+                turn = turns.get(e.outs[0]) if e.outs else None
+                if turn is not None:
+                    outs = [self.turn(e, turn, env[turn.operand], wishes.get(e.outs[0]))]
+                else:
+                    given = [env[a] if type(a) is Var else whole(a.value) for a in e.inputs]
+                    outs = self.equation(e, given, [wishes.get(v) for v in e.outs])
                 for v, p in zip(e.outs, outs, strict=True):
                     env[v] = self.typed(p, v.aval)
         finally:
@@ -52,6 +60,14 @@ class Grid(Mover):
             env[o] if type(o) is Var else whole(o.value)  # type: ignore[union-attr]
             for o in jaxpr.outs
         ]
+
+    def turn(self, e: Eqn, turn: Rotation, p: Part, wanted: Cut | None) -> Part:
+        """A rotation, as one if its operand's parts allow it."""
+        found = self.rotated(p, turn.axis, turn.by) if p.cut[turn.axis] else None
+        if found is None:
+            pieces = [self.apply(s.prim, [p])[0] for s in turn.slices]
+            (found,) = self.apply(e.prim, pieces, [wanted])
+        return found
 
     def equation(self, e: Eqn, parts: list[Part], wanted: Sequence[Cut | None]) -> list[Part]:
         if not hasattr(e.prim, "partition"):
@@ -197,6 +213,8 @@ class Grid(Mover):
     # --- for rules
 
     part = staticmethod(Part)
+    padded = staticmethod(padded)
+    sliced = staticmethod(sliced)
 
     def fixed_point(self, cuts: Sequence[Cut], body: Any) -> tuple[list[Cut], Any]:
         """How what a loop carries is cut, the same at both ends; `body(cuts)` says how it leaves it."""

@@ -16,17 +16,30 @@ import numpy as np
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.source import origin
-from fnx.interpreters.collectives import AllGather, AllToAll, AxisIndex, PPermute
+from fnx.interpreters.collectives import AllGather, AllToAll, AxisIndex, PPermute, PSum
 from fnx.ops.base.sharding_rule import part
-from fnx.ops.elementwise.arithmetic import add, mul
+from fnx.ops.elementwise.arithmetic import add, mul, rem, sub
 from fnx.ops.elementwise.select import and_, eq, ge, lt, select
 from fnx.ops.structure.basic import broadcast_to, convert, full, reshape, scalar, slice_axis
 from fnx.ops.structure.dynamic_slice import DynamicSlice
-from fnx.ops.structure.movement import Concatenate, ConvertElementType, Iota, Pad
+from fnx.ops.structure.movement import (
+    BitcastConvertType,
+    Concatenate,
+    ConvertElementType,
+    Iota,
+    Pad,
+)
 
 Names = tuple[Hashable, ...]
 Cut = tuple[Names, ...]
 _INT = np.dtype(np.int32)
+# Of zeros and one number the sum of bits is that number: zeros may be negative, and keep their sign so.
+_SUMMED_AS = {
+    np.dtype(np.bool_): np.dtype(np.uint8),
+    np.dtype(np.float16): np.dtype(np.uint16),
+    np.dtype(np.float32): np.dtype(np.uint32),
+    np.dtype(np.float64): np.dtype(np.uint64),
+}
 
 
 class Part:
@@ -83,11 +96,17 @@ class Mover:
         first = mul(self.number(p.cut[axis]), scalar(p.x.shape[axis], _INT))
         return add(Iota(axis, _INT, p.x.shape)(), first)
 
-    def choose(self, axis: int, lo: int, hi: int, inside: Part, outside: Part) -> Part:
-        """One part from `lo` to `hi` along an axis, the other elsewhere."""
+    def choose(
+        self, axis: int, lo: int, hi: int, inside: Part, outside: Part, step: int = 1
+    ) -> Part:
+        """One part from `lo` to `hi` by steps along an axis, the other elsewhere."""
         outside = self.lay(outside, inside.cut)
         at = self.position(inside, axis)
         here = and_(ge(at, scalar(lo, _INT)), lt(at, scalar(hi, _INT)))
+        if step != 1:
+            here = and_(
+                here, eq(rem(sub(at, scalar(lo, _INT)), scalar(step, _INT)), scalar(0, _INT))
+            )
         return Part(select(here, inside.x, outside.x), inside.shape, inside.cut)
 
     def masked(self, p: Part, axis: int, value: Any) -> Part:
@@ -156,6 +175,23 @@ class Mover:
             x = AllGather(0, None, name, self.sizes[name], False)(x)
         return reshape(x, (self.count(names), *shape))
 
+    def own(self, rows: Array, names: Names) -> Array:
+        """This member's row of what all along names have."""
+        return slice0(sliced(rows, 0, self.number(names), 1), 0)
+
+    def can_sum(self, dtype: np.dtype) -> bool:
+        """Whether `total` is exact: of complex numbers the sign of zeros would be lost."""
+        return dtype in _SUMMED_AS or dtype.kind in "iu"
+
+    def total(self, x: Array, names: Names) -> Array:
+        """What the one member has that has not zeros, in all of them, to the bit."""
+        kind = _SUMMED_AS.get(x.dtype)
+        if kind is None:
+            return PSum(names)(x)
+        if x.dtype == np.bool_:
+            return convert(PSum(names)(convert(x, kind)), x.dtype)
+        return BitcastConvertType(x.dtype)(PSum(names)(BitcastConvertType(kind)(x)))
+
     def first(self, p: Part, names: Sequence[Hashable]) -> Part:
         """What the first member along names has, in all of them."""
         return Part(slice0(self.rows(p.x, tuple(names)), 0), p.shape, p.cut)
@@ -189,7 +225,9 @@ class Mover:
         value = scalar(0, p.x.dtype) if fill is None else fill.x
         config = [(0, 0, 0)] * p.ndim
         config[axis] = (-offset, size + offset - n, 0)
-        return Part(Pad(tuple(config))(p.x, value), shape, p.cut)
+        found = Part(Pad(tuple(config))(p.x, value), shape, p.cut)
+        even = names and size % self.count(names) == 0
+        return self.lay(found, found.with_axis(axis, names)) if even else found
 
     def _filled(self, p: Part, axis: int, size: int, fill: Part) -> Array:
         shape = (*p.x.shape[:axis], size, *p.x.shape[axis + 1 :])
@@ -304,6 +342,47 @@ class Mover:
         # A slice that sticks out would be moved inside: there is room at both ends.
         x = padded(p.x, axis, new, new)
         return Part(sliced(x, axis, add(at, scalar(offset + new, _INT)), new), shape, cut)
+
+    def turned(self, p: Part, axis: int) -> Part:
+        """The parts along an axis in the reverse order, without what is behind the last element."""
+        x, size = p.x, p.shape[axis]
+        for name in p.cut[axis]:
+            n = self.sizes[name]
+            x = PPermute(name, tuple([(k, n - 1 - k) for k in range(n)]))(x)
+        room = x.shape[axis] * self.count(p.cut[axis])
+        if room == size:
+            return Part(x, p.shape, p.cut)
+        shape = (*p.shape[:axis], room, *p.shape[axis + 1 :])
+        return self.window(Part(x, shape, p.cut), axis, room - size, size)
+
+    def rotated(self, p: Part, axis: int, by: int) -> Part | None:
+        """The array whose element i along an axis is element i + by of this one, around its ends.
+
+        None unless it is cut evenly.
+        """
+        names, b = p.cut[axis], p.x.shape[axis]
+        if b * self.count(names) != p.shape[axis] or not b:
+            return None
+        q, r = divmod(by, b)
+        pieces = [self._around(slice_axis(p.x, r, b, axis), names, q)]
+        if r:
+            pieces.append(self._around(slice_axis(p.x, 0, r, axis), names, q + 1))
+        return Part(between(pieces, axis, 0, b), p.shape, p.cut)
+
+    def _around(self, x: Array, names: Names, step: int) -> Array:
+        """What the member has that is `step` further along a ring."""
+        *outer, name = names
+        n = self.sizes[name]
+        turns, step = divmod(step, n)
+        if step:
+            x = PPermute(name, tuple([((k + step) % n, k) for k in range(n)]))(x)
+        if not outer:
+            return x
+        near = self._around(x, tuple(outer), turns)
+        if not step:
+            return near
+        here = lt(self.number((name,)), scalar(n - step, _INT))
+        return select(here, near, self._around(x, tuple(outer), turns + 1))
 
     def typed(self, p: Part, aval: ShapedArray) -> Part:
         """The same, as weak as a type says."""

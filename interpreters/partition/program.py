@@ -39,6 +39,11 @@ class Partitioned:
     mesh: Any
     is_cut: bool
 
+    @property
+    def pays(self) -> bool:
+        """Whether all devices at once are faster than one alone."""
+        return self.is_cut and self.members.runs_apart
+
 
 def partitioned(jaxpr: Jaxpr, backend: Backend) -> Partitioned | None:
     """The program of one device of the mesh; None where there is no such program."""

@@ -14,6 +14,7 @@ from fnx.lowering.generate.fusion_groups import Scope
 from fnx.lowering.planning import horizontal_fusion
 from fnx.lowering.planning.equation_order import (
     box_chains,
+    exchanged,
     readers_first,
     saves_readers,
     taken_over,
@@ -90,7 +91,9 @@ class Builder(Storage):
     def _prefer_destinations(self, jaxpr: Jaxpr, destinations: dict[Var, Materialized]) -> None:
         """A value that is made by updates of another, which dies there, has that one's place too."""
         for last, destination in destinations.items():
-            for var in self._versions(jaxpr, last):
+            made = self._versions(jaxpr, last)
+            before = exchanged(jaxpr, made[-1] if made else last, self.scope.uses)
+            for var in [*made, before] if before is not None else made:
                 self.scope.add(var, self._new_value(var)).preferred_buffer = destination
 
     def _versions(self, jaxpr: Jaxpr, var: Var) -> list[Var]:

@@ -12,6 +12,8 @@ Pays when: it saves the copy of an array; updates wait until their result is nee
 Costs: a walk over the readers of each operand that may be overwritten.
 """
 
+from collections.abc import Mapping
+
 from fnx.core.def_use import definitions, use_counts
 from fnx.core.jaxpr import Eqn, Jaxpr, Var
 
@@ -31,6 +33,25 @@ def taken_over(eqn: Eqn, out: Var) -> Var | None:
     at = eqn.prim.input_output_aliases().get(eqn.outs.index(out))
     found = None if at is None else eqn.inputs[at]
     return found if type(found) is Var and found.aval.shape else None
+
+
+def exchanged(jaxpr: Jaxpr, last: Var, uses: Mapping[Var, list[int]]) -> Var | None:
+    """The result of an exchange of which nothing is made but, element by element, a value of its type.
+
+    It may lie where that value will: the elementwise pass then reads and writes one array, not two.
+    """
+    maker = {v: k for k, e in enumerate(jaxpr.eqns) for v in e.outs}
+    like = last.aval
+    todo = [] if last not in maker or fusion_policy.is_small_aval(like) else [last]
+    while todo:
+        var = todo.pop()
+        e = jaxpr.eqns[maker[var]]
+        if e.prim.exchanges and var is not last and var.aval.dtype == like.dtype:
+            return var
+        if e.prim.elementwise:
+            alone = lambda a, k=maker[var]: type(a) is Var and a in maker and uses.get(a) == [k]
+            todo += [a for a in e.inputs if alone(a) and a.aval.shape == like.shape]
+    return None
 
 
 def saves_readers(eqn: Eqn) -> bool:

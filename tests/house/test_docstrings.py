@@ -6,6 +6,7 @@ import importlib
 import numpy as np
 import pytest
 from module_graph import modules
+from pages_of_docs import load
 
 import fnx
 import fnx.numpy as jnp
@@ -39,23 +40,9 @@ FACES += [
     for m in MODULES
     if m.startswith(("fnx.scipy.stats.", "fnx.experimental."))
 ]
-# Modules of these packages that are no face: what others there are made of.
-PARTS = ("scipy.stats.common", "experimental.checks", "experimental.sparse.", "experimental.taylor")
-FACES = [f for f in FACES if not f.startswith(PARTS)]
-
-
-def public(face):
-    """The functions and classes that users name: what a package, or `__all__`, offers of fnx's own."""
-    module = fnx if face == "fnx" else importlib.import_module(f"fnx.{face}")
-    listed = hasattr(module, "__all__") or hasattr(module, "__path__")
-    home = "fnx" if listed else module.__name__
-    names = getattr(module, "__all__", None) or [n for n in dir(module) if n[0] != "_"]
-    values = {n: getattr(module, n) for n in names if not n.endswith("_p")}
-    return {
-        n: v
-        for n, v in values.items()
-        if callable(v) and (getattr(v, "__module__", None) or "").startswith(home)
-    }
+REFERENCE = load("reference")
+FACES = [f for f in FACES if not f.startswith(REFERENCE.PARTS)]
+public = REFERENCE.public
 
 
 @pytest.mark.parametrize("face", FACES)

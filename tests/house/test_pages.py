@@ -10,11 +10,11 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from pages_of_docs import ROOT, load
 
 import fnx
 from fnx.core import errors
 
-ROOT = Path(__file__).parents[2]
 DOCS = sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md"))
 PAGES = ["README.md", "CONTRIBUTING.md", "benchmarks/README.md", *DOCS]
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
@@ -27,13 +27,6 @@ def read(page: str) -> str:
 def blocks(page: str) -> list[tuple[str, str]]:
     """The fenced blocks of code, each with its language."""
     return re.findall(r"^```(\w*)\n(.*?)^```$", read(page), re.M | re.S)
-
-
-def load(name: str):
-    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.parametrize("page", DOCS)

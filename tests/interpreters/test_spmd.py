@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from agreement import close
+from teams import in_control_flow
 
 import fnx
 import fnx.numpy as jnp
@@ -106,20 +107,7 @@ def test_in_loops_and_branches(name):
     n = 2
     f = lambda x: CASES[name](x, n)
 
-    def scanned(x):
-        def step(c, k):
-            return c + jnp.sum(f(c * 0.1)) * k, f(c)
-
-        return lax.scan(step, x, jnp.arange(3.0))
-
-    def looped(x):
-        return lax.while_loop(
-            lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] + jnp.mean(f(s[1]))), (0, x)
-        )[1]
-
-    def chosen(x):
-        return lax.cond(lax.pmax(x[0, 0], "i") > 0, f, lambda v: f(2 * v), x)
-
+    scanned, looped, chosen = in_control_flow(f)
     x = operand(n)
     for g in (scanned, looped, chosen):
         both(g, n, x)

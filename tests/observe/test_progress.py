@@ -54,20 +54,6 @@ def uneven(x, **kw):
 LOOPS = {f.__name__: f for f in (by_scan, by_fori, by_while, by_map, uneven)}
 
 
-@pytest.fixture
-def seen(monkeypatch):
-    """The records of the programs that run, in order."""
-    found = []
-
-    @contextlib.contextmanager
-    def watch(loops):
-        yield
-        found.extend(loops)
-
-    monkeypatch.setattr(records, "watch", [watch])
-    return found
-
-
 @pytest.mark.parametrize("name", LOOPS)
 @pytest.mark.parametrize("compiled", [False, True])
 def test_every_kind_of_loop_counts(name, compiled, seen):

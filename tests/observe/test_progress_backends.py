@@ -35,19 +35,6 @@ LOOPS = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def seen(monkeypatch):
-    found = []
-
-    @contextlib.contextmanager
-    def watch(loops):
-        yield
-        found.extend(loops)
-
-    monkeypatch.setattr(records, "watch", [watch])
-    return found
-
-
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", LOOPS)
 def test_loops_count(name, backend, seen):

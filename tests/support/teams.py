@@ -5,6 +5,8 @@ import pytest
 from agreement import close
 
 import fnx
+import fnx.numpy as jnp
+from fnx import lax
 from fnx.core import config
 from fnx.lowering.cpu.loader import team
 
@@ -13,6 +15,26 @@ WAITING = pytest.mark.skipif(not team.can_wait(), reason="threads cannot sleep h
 
 def mesh(x=2, y=2):
     return fnx.make_mesh((x, y), ("x", "y"))
+
+
+def in_control_flow(f):
+    """A member's function in a loop with a known length, in one without, and in a branch, over axis "i"."""
+
+    def scanned(x):
+        def step(c, k):
+            return c + jnp.sum(f(c * 0.1)) * k, f(c)
+
+        return lax.scan(step, x, jnp.arange(3.0))
+
+    def looped(x):
+        return lax.while_loop(
+            lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] + jnp.mean(f(s[1]))), (0, x)
+        )[1]
+
+    def chosen(x):
+        return lax.cond(lax.pmax(x[0, 0], "i") > 0, f, lambda v: f(2 * v), x)
+
+    return scanned, looped, chosen
 
 
 def both(f, *args, runs, exact=False):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core import dtypes
-from fnx.core.array import Array, ConcreteArray, as_array
+from fnx.core.array import Array, ConcreteArray, as_array, as_placed, is_placed
 from fnx.core.buffer import received
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.core.interpreter import Tracer
@@ -361,9 +361,12 @@ def _like(a: Any, value: Any, dtype: Any, shape: Any) -> Array:
         old_shape, old_dtype, weak = x.shape, x.dtype, bool(x.weak_type) and dtype is None
     new_shape = old_shape if shape is None else canonical_shape(shape)
     new_dtype = old_dtype if dtype is None else dtypes.canonical(dtype)
-    if isinstance(value, Array):
-        return _maybe_weak(broadcast_to(as_type(value, new_dtype), new_shape), weak)
-    return _maybe_weak(_full(new_shape, value, new_dtype), weak)
+    known = not isinstance(value, Array)
+    x = _full(new_shape, value, new_dtype) if known else as_type(value, new_dtype)
+    out = _maybe_weak(x if known else broadcast_to(x, new_shape), weak)
+    if new_shape and shape is None and is_placed(a) and type(out) is ConcreteArray:
+        return as_placed(out.copy(), a)
+    return out
 
 
 def _maybe_weak(x: Array, weak: bool) -> Array:

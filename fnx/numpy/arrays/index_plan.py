@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core import dtypes
-from fnx.core.array import Array, ConcreteArray, as_array
+from fnx.core.array import Array, ConcreteArray, as_array, is_placed
 from fnx.core.errors import (
     FnxError,
     InvalidValue,
@@ -94,7 +94,7 @@ def _part(p: Any, position: int) -> Any:
             p = p.astype(INT)
     elif not issubclass(type(p), Array) and hasattr(p, "__jax_array__"):
         p = as_array(p)
-    if isinstance(p, ConcreteArray):
+    if isinstance(p, ConcreteArray) and not (p.ndim and p.dtype.kind != "b" and is_placed(p)):
         p = p._value
     if not issubclass(type(p), (Array, np.ndarray)):
         raise BadIndexType(

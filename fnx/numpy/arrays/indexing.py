@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fnx.core.array import Array, ConcreteArray
+from fnx.core.array import Array, ConcreteArray, unless_placed, when_placed
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import current, evaluate
 from fnx.numpy.arrays.index_plan import BadIndex, BadIndexType, Plan, plan
@@ -69,6 +69,14 @@ def _eager(x: ConcreteArray, index: Any) -> ConcreteArray | None:
     if type(out) is not np.ndarray or not out.flags.c_contiguous:
         out = np.array(out, order="C")
     return ConcreteArray(out, x.weak_type)
+
+
+def _see_placed() -> None:
+    global _eager  # noqa: PLW0603
+    _eager = unless_placed(_eager)
+
+
+when_placed(_see_placed)
 
 
 def read(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core import config, dtypes
-from fnx.core.array import Array, ConcreteArray, as_array
+from fnx.core.array import Array, ConcreteArray, any_placed, as_array, when_placed
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import FnxError
 from fnx.core.interpreter import _IGNORE, _float_errors, _float_errors_of
@@ -82,10 +82,10 @@ class _Replays:
         signed = tuple(key)
         program = self.programs.get(signed)
         if program is None:
-            program = self._traced(signed, args, kwargs)
+            program = self._seen(signed, args, kwargs)
         return program(values) if type(program) is Program else None
 
-    def _traced(self, key: tuple, args: tuple, kwargs: dict) -> "Program | str":
+    def _seen(self, key: tuple, args: tuple, kwargs: dict) -> "Program | str":
         """What is found from now on: that there was a call, or that there will be no program."""
         if key not in self.seen:
             if len(self.seen) >= _MANY:
@@ -93,13 +93,52 @@ class _Replays:
                 self.programs.clear()
             self.seen.add(key)
             return "seen"
-        program: Program | str
-        try:
-            program = _program(self.f, key, args, kwargs)
-        except (FnxError, TypeError, ValueError, ArithmeticError, LookupError):
-            program = "none"  # it depends on values, or the arguments do not fit
+        program: Program | str = self._made(_program, key, args, kwargs)
         self.programs[key] = program
         return program
+
+    def _made(self, make: Callable, key: tuple, args: tuple, kwargs: dict) -> Any:
+        try:
+            return make(self.f, key, args, kwargs)
+        except (FnxError, TypeError, ValueError, ArithmeticError, LookupError):
+            return "none"  # it depends on values, or the arguments do not fit
+
+    def at_once(self, args: tuple, kwargs: dict) -> Any:
+        """The results for arrays of any size, by one operation; None where that is not the same."""
+        given = {**dict(enumerate(args)), **kwargs}
+        arrays, key = [], []
+        for k, x in given.items():
+            number = type(x) in _NUMBERS and k in self.numbers and abs(x) <= _PLAIN
+            if number or type(x) is ConcreteArray:
+                arrays.append(as_array(x))
+                a = arrays[-1].aval
+                key.append((k, a.shape, a.dtype, a.weak_type))
+            elif type(x) in _STATIC or type(x) is tuple and all([type(n) is int for n in x]):
+                key.append((k, type(x), x))
+            else:
+                return None
+        signed = ("at once", *key)
+        if signed not in self.programs:
+            self.programs[signed] = self._made(_traced, tuple(key), args, kwargs)
+        if self.programs[signed] == "none":
+            return None
+        from fnx.interpreters.primitives import jit
+
+        jaxpr, consts, structure = self.programs[signed]
+        return _built(structure, jit.Jit(jaxpr, self.f.__name__).apply(*consts, *arrays))
+
+
+def _see_placed() -> None:
+    short = _Replays.__call__
+
+    def call(self: _Replays, args: tuple, kwargs: dict) -> Any:
+        seen = any_placed(args) or any_placed(kwargs.values())
+        return self.at_once(args, kwargs) if seen else short(self, args, kwargs)
+
+    _Replays.__call__ = call  # type: ignore[method-assign]
+
+
+when_placed(_see_placed)
 
 
 def _forget() -> None:
@@ -112,6 +151,16 @@ config.hooks.append(_forget)  # jaxprs depend on settings
 
 
 def _program(f: Callable, key: tuple, args: tuple, kwargs: dict) -> "Program | str":
+    found = _traced(f, key, args, kwargs)
+    if type(found) is str:
+        return found
+    if any([v.aval.dtype in dtypes.SMALL for e in found[0].eqns for v in (*e.inputs, *e.outs)]):
+        return "none"  # these are not computed by `impl` alone
+    return Program(*found)
+
+
+def _traced(f: Callable, key: tuple, args: tuple, kwargs: dict) -> Any:
+    """A function's jaxpr and its constants, and what kind of sequence its results are, if they are."""
     from fnx.interpreters.trace import trace
 
     places = [entry[0] for entry in key if len(entry) == 4]
@@ -127,9 +176,15 @@ def _program(f: Callable, key: tuple, args: tuple, kwargs: dict) -> "Program | s
     jaxpr, consts = trace(flat, avals, what=f.__name__)
     if not all([type(c) is ConcreteArray for c in consts]):
         return "none"
-    if any([v.aval.dtype in dtypes.SMALL for e in jaxpr.eqns for v in (*e.inputs, *e.outs)]):
-        return "none"  # these are not computed by `impl` alone
-    return Program(jaxpr, consts, structure[0])
+    return jaxpr, consts, structure[0]
+
+
+def _built(structure: type | None, results: Sequence[Array]) -> Any:
+    """What a function returns of these results."""
+    if structure is None:
+        return results[0]
+    fields = getattr(structure, "_fields", None)
+    return structure(results) if fields is None else structure(*results)  # type: ignore[call-arg]
 
 
 class Program:
@@ -174,11 +229,7 @@ class Program:
                     values[k] = x
         finally:
             _float_errors.reset(token)
-        results = [ConcreteArray(values[k], weak) for k, weak in self.outs]
-        if self.structure is None:
-            return results[0]
-        fields = getattr(self.structure, "_fields", None)
-        return self.structure(results) if fields is None else self.structure(*results)
+        return _built(self.structure, [ConcreteArray(values[k], weak) for k, weak in self.outs])
 
 
 def functions() -> list[Callable]:

@@ -243,7 +243,7 @@ def select(mask: Array, on_true: Array, on_false: Array) -> Array:
     """`on_true` where the mask holds, else `on_false`; weak if both are, whatever the mask is."""
     out = _select(mask, on_true, on_false)
     if type(out) is ConcreteArray and on_true.weak_type and on_false.weak_type:
-        return ConcreteArray(out._value, True)
+        return out.with_weak_type(True)
     return out
 
 

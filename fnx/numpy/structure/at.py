@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core import config, dtypes
-from fnx.core.array import Array, ConcreteArray
+from fnx.core.array import Array, ConcreteArray, unless_placed, when_placed
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.core.interpreter import Tracer, evaluate, use
 from fnx.core.source import warn_user
@@ -300,6 +300,14 @@ def _eager(kind: str, x: ConcreteArray, index: Any, y: ConcreteArray) -> Concret
     except (IndexError, ValueError, TypeError):
         return None  # out of bounds, or an error that the plan explains better
     return ConcreteArray(out, x.weak_type)
+
+
+def _see_placed() -> None:
+    global _eager  # noqa: PLW0603
+    _eager = unless_placed(_eager)
+
+
+when_placed(_see_placed)
 
 
 def _mask_of(x: Array, index: Any) -> Array | None:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core import dtypes
-from fnx.core.array import Array, ConcreteArray
+from fnx.core.array import Array, ConcreteArray, as_placed
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.numpy.arrays.util import (
     canonical_axis,
@@ -164,7 +164,8 @@ def searchsorted(a, v, side="left", sorter=None, *, method="scan"):
     n = x.shape[0]
     wide = _place_dtype(n)
     if type(x) is type(y) is ConcreteArray and eager() and x.dtype.kind in "iufb":
-        return ConcreteArray(np.asarray(np.searchsorted(x._value, y._value, side), wide))
+        found = np.asarray(np.searchsorted(x._value, y._value, side), wide)
+        return as_placed(ConcreteArray(found), y)
     # By bisection, in as many steps as the length has bits, so that nothing depends on values.
     low = _full(y.shape, 0, wide)
     if n == 0:

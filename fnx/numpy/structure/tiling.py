@@ -8,6 +8,7 @@ import numpy as np
 
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.interpreter import Tracer
+from fnx.numpy.arrays.traced_cache import replayed
 from fnx.numpy.arrays.util import INT, canonical_axes, canonical_axis, canonical_shape, to_array
 from fnx.numpy.elementwise import ufuncs
 from fnx.numpy.structure.nonzero import need_known
@@ -77,6 +78,7 @@ def _repeat_places(repeats: Any, n: int, total: int) -> Array:
     return cumsum(marks) - 1
 
 
+@replayed()
 def roll(a, shift, axis=None):
     """Elements moved along axes; those that leave come in at the other end.
 

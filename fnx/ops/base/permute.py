@@ -1,7 +1,7 @@
 """Reshape, squeeze, transpose and reverse: the same elements in another order or shape."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -164,6 +164,14 @@ class Rev(Linear):
 
     def sharding(self, x: ShapedArray) -> Factors:
         return all_but(x.ndim, self.dimensions)
+
+    def along(self, grid: Any, parts: Sequence[Any]) -> list:
+        """Members' parts reversed, and in the reverse order."""
+        (x,) = parts
+        axis = next(k for k in self.dimensions if x.cut[k])
+        rest = tuple([k for k in self.dimensions if k != axis])
+        turned = grid.turned(grid.part(Rev((axis,))(x.x), x.shape, x.cut), axis)
+        return grid.apply(Rev(rest), [turned]) if rest else [turned]
 
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
         def fn(*ix: Any) -> Any:

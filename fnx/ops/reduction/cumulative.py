@@ -1,5 +1,6 @@
 """Cumulative sums, products, extrema and logsumexps; and the recurrence that their tangents obey."""
 
+from collections.abc import Sequence
 from dataclasses import field
 from typing import Any
 
@@ -15,15 +16,23 @@ from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Operand, Recipe
 from fnx.ops.base import float32_accumulation
-from fnx.ops.base.broadcast import Broadcast, Shape, broadcast_axis, check_axes, full, scalar
-from fnx.ops.base.permute import move_axis
+from fnx.ops.base.broadcast import (
+    Broadcast,
+    Shape,
+    broadcast_axis,
+    check_axes,
+    full,
+    scalar,
+    without,
+)
+from fnx.ops.base.permute import move_axis, reshape
 from fnx.ops.base.sharding_rule import Factors, all_but
-from fnx.ops.elementwise.arithmetic import exp, mul, sub
+from fnx.ops.elementwise.arithmetic import exp, log1p, max_, min_, mul, sub
 from fnx.ops.elementwise.convert import ConvertElementType
 from fnx.ops.elementwise.pointwise import FLOAT, NUMBER, add, dtype_table
 from fnx.ops.elementwise.select import eq, gt, lt, select
 from fnx.ops.structure.join import Concatenate
-from fnx.ops.structure.slice import Slice
+from fnx.ops.structure.slice import Slice, slice_axis
 
 _REAL = dtype_table("iuf")
 _UFUNC = {
@@ -57,14 +66,45 @@ def _combine(kind: str, a: expr.Expr, b: expr.Expr) -> expr.Expr:
     return expr.add(a, b) if kind == "cumsum" else expr.mul(a, b)
 
 
-def _start(kind: str, dtype: str) -> expr.Expr:
+def _start(kind: str, dtype: str) -> int | float:
+    """What changes nothing that it is combined with."""
     if kind in ("cumsum", "cumprod"):
-        return expr.const(int(kind == "cumprod"), dtype)
+        return int(kind == "cumprod")
     sign = 1 if kind == "cummin" else -1
     if "float" in dtype:
-        return expr.const(sign * float("inf"), dtype)
+        return sign * float("inf")
     info = dtypes.iinfo(dtype)
-    return expr.const(int(info.max if sign > 0 else info.min), dtype)
+    return int(info.max if sign > 0 else info.min)
+
+
+def _log_add_exp(a: Array, b: Array) -> Array:
+    high, low = max_(a, b), min_(a, b)
+    gap = select(eq(high, low), scalar(0, a.dtype), sub(low, high))
+    return add(high, log1p(exp(gap)))
+
+
+_COMBINE = {
+    "cumsum": add,
+    "cumprod": mul,
+    "cummax": max_,
+    "cummin": min_,
+    "cumlogsumexp": _log_add_exp,
+}
+
+
+def _before(grid: Any, x: Any, axis: int, reverse: bool, local: Sequence[Array], fold: Any,
+            first: Any) -> Array:  # fmt: skip
+    """What the members before this one along a cut axis come to, beside all its elements.
+
+    `local` are each member's own results, whose last elements `fold` folds along axis 0.
+    """
+    names, end = x.cut[axis], 0 if reverse else x.x.shape[axis] - 1
+    totals = [grid.rows(slice_axis(y, end, end + 1, axis), names) for y in local]
+    mine = grid.own(shift(fold(*totals), 0, reverse, first), names)
+    shape = x.x.shape
+    return Broadcast(shape, tuple([k for k in range(len(shape)) if k != axis]))(
+        reshape(mine, without(shape, (axis,)))
+    )
 
 
 @dataclass(frozen=True)
@@ -134,6 +174,15 @@ class Cumulative(Primitive):
     def sharding(self, x: ShapedArray) -> Factors:
         return all_but(x.ndim, (self.axis,))
 
+    def along(self, grid: Any, parts: Sequence[Any]) -> list:
+        """Each member's part, and then what came before it (a scan in two passes, Blelloch 1990)."""
+        first = _start(self.name, dtypes.NAME[parts[0].x.dtype])
+        x = grid.masked(parts[0], self.axis, first)
+        local = self(x.x)
+        fold = Cumulative(self.name, 0, self.reverse)
+        before = _before(grid, x, self.axis, self.reverse, (local,), fold, first)
+        return [grid.part(_COMBINE[self.name](before, local), x.shape, x.cut)]
+
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
         if x.dtype in float32_accumulation.SMALL:
             return float32_accumulation.through_float32(self, x)
@@ -141,7 +190,7 @@ class Cumulative(Primitive):
             x.shape,
             self.axis,
             self.reverse,
-            (_start(self.name, x.dtype),),
+            (expr.const(_start(self.name, x.dtype), x.dtype),),
             lambda *ix: (x(*ix),),
             lambda acc, new: (_combine(self.name, acc[0], new[0]),),
         )
@@ -212,6 +261,21 @@ class Recurrence(Primitive):
 
     def sharding(self, a: ShapedArray, b: ShapedArray) -> Factors:
         return all_but(a.ndim, (self.axis,), operands=2)
+
+    def along(self, grid: Any, parts: Sequence[Any]) -> list:
+        """Each member's part from 0, and then the product of its factors and what comes before it."""
+        axis = self.axis
+        a, b = parts if parts[0].cut[axis] else parts[::-1]
+        other = grid.lay(b, grid.beside(b, axis, a.cut[axis]))
+        a = grid.lay(a, other.cut)
+        a, b = (a, other) if parts[0].cut[axis] else (other, a)
+        a, b = grid.masked(a, axis, 1), grid.masked(b, axis, 0)
+        local, factors = self(a.x, b.x), Cumulative("cumprod", axis, self.reverse)(a.x)
+        fold = Recurrence(0, self.reverse)
+        before = _before(grid, b, axis, self.reverse, (factors, local), fold, 0)
+        # The product of factors may be infinite where nothing came before.
+        more = select(eq(before, scalar(0, b.x.dtype)), before, mul(factors, before))
+        return [grid.part(add(local, more), b.shape, b.cut)]
 
     def lower(self, a: Operand, b: Operand) -> Recipe:  # type: ignore[override]
         zero = expr.const(0, b.dtype)

@@ -1,6 +1,7 @@
 """Reductions other than the sum: max, min, prod, and, or, xor; and the places of extrema."""
 
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,7 +23,9 @@ from fnx.ops.base.broadcast import (
     Shape,
     Sum,
     batched_axes,
+    broadcast_axis,
     check_axes,
+    scalar,
     scalar_like,
     without,
 )
@@ -31,8 +34,8 @@ from fnx.ops.base.permute import Reshape, Transpose
 from fnx.ops.base.sharding_rule import Factors, all_but, reduced_axes
 from fnx.ops.elementwise.arithmetic import div, mul
 from fnx.ops.elementwise.convert import ConvertElementType
-from fnx.ops.elementwise.pointwise import ANY, INTEGRAL, NUMBER
-from fnx.ops.elementwise.select import eq, ne, or_, select_n
+from fnx.ops.elementwise.pointwise import ANY, INTEGRAL, NUMBER, add
+from fnx.ops.elementwise.select import eq, ne, or_, select, select_n
 from fnx.ops.reduction.cumulative import Cumulative
 from fnx.ops.structure.join import Concatenate, Iota
 from fnx.ops.structure.slice import Slice
@@ -281,6 +284,22 @@ class ArgExtremum(Primitive):
     def sharding(self, x: ShapedArray) -> Factors:
         rule = all_but(x.ndim, self.axes)
         return Factors(rule.operands, (without(rule.operands[0], self.axes),))
+
+    def along(self, grid: Any, parts: Sequence[Any]) -> list:
+        """Where each member's extremum is, and then the first of the members with the extremum."""
+        (axis,), kind = self.axes, type(self)
+        reduce = kind.extremum((axis,))  # type: ignore[misc]
+        x = grid.masked(parts[0], axis, reduce.identity(parts[0].x.dtype))
+        names, wide = x.cut[axis], dtypes.int64
+        place = ConvertElementType(wide)(kind(self.axes, wide)(x.x))
+        size = scalar(x.x.shape[axis], wide)
+        place = add(place, mul(ConvertElementType(wide)(grid.number(names)), size))
+        bests, places = grid.rows(reduce(x.x), names), grid.rows(place, names)
+        member = kind((0,), wide)(bests)
+        here = eq(Iota(0, wide, places.shape)(), broadcast_axis(member, places.shape[0], 0))
+        found = Max((0,))(select(here, places, scalar(0, wide)))
+        shape, cut = without(x.shape, self.axes), without(x.cut, self.axes)
+        return [grid.part(ConvertElementType(self.index_dtype)(found), shape, cut)]
 
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
         # Two folds that run at vector speed: the extremum, then the first index where it stands.

@@ -16,6 +16,7 @@ from fnx.core.recipe import Operand, Point, Recipe, Update
 from fnx.core.scalar import Expr
 from fnx.ops.base.broadcast import typed_zeros
 from fnx.ops.base.sharding_rule import Factors, all_but, part
+from fnx.ops.structure import indices_in_parts
 from fnx.ops.structure.basic import broadcast_axis, convert, move_axis, zeros
 from fnx.ops.structure.basic import scalar as number
 from fnx.ops.structure.gather import Gather, ScatterAdd
@@ -136,6 +137,9 @@ class DynamicSlice(Primitive):
 
         return Factors((*rule.operands, *((),) * len(starts)), rule.results, local=local)
 
+    def along(self, grid: Any, parts: Sequence[Any]) -> list | None:
+        return indices_in_parts.dynamic_slice(self, grid, parts)
+
     def lower(self, x: Operand, *starts: Operand) -> Recipe:  # type: ignore[override]
         return Point(lambda *index: x(*_shifted(index, x.shape, self.slice_sizes, starts)))
 
@@ -185,6 +189,9 @@ class _SliceUpdate(Primitive):
         shapes = zip(x.shape, update.shape)
         axes = all_but(x.ndim, [k for k, (n, m) in enumerate(shapes) if n != m]).results
         return Factors((*axes * 2, *((),) * len(starts)), axes)
+
+    def along(self, grid: Any, parts: Sequence[Any]) -> list:
+        return indices_in_parts.dynamic_update(self, grid, parts)
 
     def lower(self, x: Operand, update: Operand, *starts: Operand) -> Recipe:  # type: ignore[override]
         def target(*index: Expr) -> tuple[Expr, tuple[Expr, ...]]:

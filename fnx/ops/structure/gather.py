@@ -1,6 +1,6 @@
 """Gather, and the scatter-add that is its transpose; the other scatters build on these."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,6 +19,7 @@ from fnx.core.scalar import Expr
 from fnx.core.threads.fork_safety import cached_property
 from fnx.ops.base.broadcast import typed_zeros
 from fnx.ops.base.sharding_rule import Factors, part
+from fnx.ops.structure import indices_in_parts
 from fnx.ops.structure.basic import broadcast_axis, move_axis
 from fnx.ops.structure.gather_dimension_numbers import (
     FILL,
@@ -140,13 +141,10 @@ class Gather(Primitive):
         ]
         rank = len(n.offset_dims) + indices.ndim - 1
         outer = iter([d for d in range(rank) if d not in n.offset_dims])
-        picks = tuple(
-            [
-                None if k in n.start_indices_batching_dims else ("i", k)
-                for k in range(indices.ndim - 1)
-            ]
-        )
+        picks = tuple([("i", k) for k in range(indices.ndim - 1)])
         xs: list = [None] * x.ndim
+        for k, i in zip(n.operand_batching_dims, n.start_indices_batching_dims, strict=True):
+            xs[k] = picks[i]
         out: list = [None] * rank
         for k, d in zip(inside, n.offset_dims, strict=True):
             if self.slice_sizes[k] == x.shape[k]:
@@ -158,8 +156,11 @@ class Gather(Primitive):
             sizes = [part(m, parts.get(("x", k), 1)) for k, m in enumerate(self.slice_sizes)]
             return replace(self, slice_sizes=tuple(sizes))
 
-        exact = {pick: indices.shape[pick[1]] for pick in picks if pick is not None}
+        exact = {pick: indices.shape[pick[1]] for pick in picks}
         return Factors((tuple(xs), (*picks, None)), (tuple(out),), {}, exact, local)
+
+    def along(self, grid: Any, parts: Sequence[Any]) -> list | None:
+        return indices_in_parts.gather(self, grid, parts)
 
     def lower(self, x: Operand, indices: Operand) -> Recipe:  # type: ignore[override]
         w = self.windows(x, indices)
@@ -234,6 +235,9 @@ class AnyScatter(Primitive):
             if x.shape[k] == updates.shape[d]:
                 xs[k] = us[d] = k
         return Factors((tuple(xs), (None,) * indices.ndim, tuple(us)), (tuple(xs),))
+
+    def along(self, grid: Any, parts: Sequence[Any]) -> list | None:
+        return indices_in_parts.scatter(self, grid, parts)
 
     def impl(self, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:  # type: ignore[override]
         check_indices(self.name, indices.dtype)

@@ -157,10 +157,14 @@ class Slice(Box):
     def along(self, grid: Any, parts: Sequence[Any]) -> list | None:
         (x,) = parts
         axis = next(k for k in self.part_axes(x.shape) if x.cut[k])
-        lo, hi = self.start_indices[axis], self.limit_indices[axis]
-        if self.steps()[axis] != 1:
+        lo, step, size = self.start_indices[axis], self.steps()[axis], self.box_shape()[axis]
+        if step != 1 and size % grid.count(x.cut[axis]):
             return None
-        return grid.apply(self.whole_along(axis, hi - lo), [grid.window(x, axis, lo, hi - lo)])
+        box = grid.window(x, axis, lo, size * step)
+        if step != 1:  # as many elements of each part, if there are parts
+            shape = (*box.shape[:axis], size, *box.shape[axis + 1 :])
+            box = grid.part(_strided(box.x, axis, step), shape, box.cut)
+        return grid.apply(self.whole_along(axis, size), [box])
 
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
         return Point(lambda *ix: x(*self.source(ix)))
@@ -199,14 +203,19 @@ class BoxUpdate(Box):
         x, update = parts
         axis = next(k for k in self.part_axes(x.shape) if x.cut[k] or update.cut[k])
         lo, hi, n = self.start_indices[axis], self.limit_indices[axis], x.shape[axis]
-        if self.steps()[axis] != 1:
-            return None
+        step, names = self.steps()[axis], update.cut[axis]
+        if step != 1:
+            if names and update.shape[axis] % grid.count(names):
+                return None
+            size = step * update.shape[axis]
+            shape = (*update.shape[:axis], size, *update.shape[axis + 1 :])
+            update = grid.part(_spaced(update.x, axis, step), shape, update.cut)
         if not x.cut[axis]:
             x = grid.lay(x, grid.beside(x, axis, update.cut[axis]))
         cut = grid.beside(update, axis, x.cut[axis])
         moved = grid.moved(update, cut, axis, -lo, n)
         (made,) = grid.apply(self.whole_along(axis, n), [x, moved])
-        return [grid.choose(axis, lo, hi, made, x)]
+        return [grid.choose(axis, lo, hi, made, x, step)]
 
     def lower(self, x: Operand, update: Operand) -> Recipe:  # type: ignore[override]
         always = expr.const(True, "bool")
@@ -408,6 +417,20 @@ def _times(x: Array, y: Array) -> Array:
     from fnx.ops.elementwise.arithmetic import mul
 
     return mul(x, y)
+
+
+def _spaced(x: Array, axis: int, step: int) -> Array:
+    """With zeros after each element along an axis, so that each is `step` after the one before."""
+    config = [(0, 0, 0)] * x.ndim
+    config[axis] = (0, step - 1, step - 1)
+    return Pad(tuple(config))(x, scalar(0, x.dtype))
+
+
+def _strided(x: Array, axis: int, step: int) -> Array:
+    """Every `step`th element along an axis."""
+    steps = [1] * x.ndim
+    steps[axis] = step
+    return Slice((0,) * x.ndim, x.shape, tuple(steps))(x)
 
 
 def slice_axis(x: Array, start: int, stop: int, axis: int) -> Array:

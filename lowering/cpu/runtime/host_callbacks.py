@@ -14,7 +14,6 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextvars import Context
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -64,9 +63,7 @@ class Callback:
                 self._lend(pointers)
                 return 1
             arrays = [_copy(pointers[k], *spec) for k, spec in enumerate(self.inputs)]
-            context = contexts.get(threading.get_ident())
-            call = self.function if context is None else partial(context.run, self.function)
-            results = call(*arrays)
+            results = _in_context(self.function, *arrays)
             self._store(results, [pointers[count + k] for k in range(len(self.outputs))])
         except BaseException as error:  # KeyboardInterrupt too: it must reach the caller
             keep_error(error)
@@ -85,11 +82,10 @@ class Callback:
         _, given, out, overlap = known
         if overlap:
             given = given.copy()
-        context = contexts.get(threading.get_ident())
         token = self._destination.set(out)
         try:
-            # A context that another thread runs in has no destination of this one's.
-            result = self.function(given) if context is None else context.run(self.function, given)
+            # The context of where a program was called has no destination of this thread's.
+            result = _in_context(self.function, given)
         finally:
             self._destination.reset(token)
         if type(result) is not tuple or result[0] is not out:
@@ -126,6 +122,21 @@ def _keep_early_error(report: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 sys.unraisablehook = _keep_early_error(sys.unraisablehook)
+
+
+def _in_context(function: Callable, *args: Any) -> Any:
+    """A call of a function; in a thread of native code's own, in its program's caller's context.
+
+    Meanwhile the thread is in that context: callbacks of programs that the function calls find it so.
+    """
+    thread = threading.get_ident()
+    context = contexts.pop(thread, None)
+    if context is None:
+        return function(*args)
+    try:
+        return context.run(function, *args)
+    finally:
+        contexts[thread] = context
 
 
 def keep_error(error: BaseException) -> None:

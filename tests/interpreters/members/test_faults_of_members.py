@@ -17,6 +17,7 @@ from teams import WAITING, both, mapped
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
+from fnx.sharding import PartitionSpec as P
 
 RNG = np.random.default_rng(5)
 pytestmark = WAITING
@@ -61,6 +62,27 @@ def test_devices_in_devices(runs):
     both(mapped(f), np.arange(3.0), runs=runs)
 
 
+def test_programs_that_callbacks_call(runs):
+    devices = fnx.make_mesh((4,), ("d",))
+    over = lambda f: fnx.jit(fnx.shard_map(f, mesh=devices, in_specs=P("d"), out_specs=P("d")))
+    inner = over(lambda x: lax.psum(fnx.pure_callback(np.sin, x, x), "d") * x)
+
+    def other(x):
+        return np.asarray(inner(np.tile(x, 4)))[: len(x)]
+
+    outer = over(lambda x: fnx.pure_callback(other, x, x) - lax.pmax(x, "d"))
+    x = np.arange(8.0)
+    for _ in range(2):
+        close(outer(x), 4 * np.sin(x) * x - np.tile([6.0, 7.0], 4))
+
+    def failing(x):
+        raise ValueError("in the program within")
+
+    inner = over(lambda x: lax.psum(fnx.pure_callback(failing, x, x), "d"))
+    with pytest.raises(ValueError, match="in the program within"):
+        outer(x)
+
+
 def test_threads_of_the_user_call_at_once(runs):
     f = fnx.jit(mapped(lambda x: x + lax.psum(x, "i")))
     xs = [jnp.asarray(RNG.normal(size=(2, 50))) for _ in range(4)]
@@ -91,6 +113,7 @@ def test_more_devices_than_processors(runs):
 _CTRL_C = """
 import signal, sys, numpy as np, fnx, fnx.numpy as jnp
 from fnx import lax
+from fnx.sharding import PartitionSpec as P
 from fnx.lowering.cpu.processor import thresholds
 from fnx.lowering.cpu.loader import team
 thresholds.TEAM = -1

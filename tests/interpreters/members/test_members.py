@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 from agreement import close
-from teams import WAITING, both, mapped, mesh, ring
+from teams import WAITING, both, in_control_flow, mapped, mesh, ring
 
 import fnx
 import fnx.numpy as jnp
@@ -108,20 +108,7 @@ def test_nan_and_signed_zeros_in_extrema(runs):
 def test_in_loops_and_branches(name, runs):
     f = CASES[name]
 
-    def scanned(x):
-        def step(c, k):
-            return c + jnp.sum(f(c * 0.1)) * k, f(c)
-
-        return lax.scan(step, x, jnp.arange(3.0))
-
-    def looped(x):
-        return lax.while_loop(
-            lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] + jnp.mean(f(s[1]))), (0, x)
-        )[1]
-
-    def chosen(x):
-        return lax.cond(lax.pmax(x[0, 0], "i") > 0, f, lambda v: f(2 * v), x)
-
+    scanned, looped, chosen = in_control_flow(f)
     x = np.random.default_rng(7).normal(size=(4, 4, 8))  # errors of rounding grow in these loops
     for g in (scanned, looped, chosen):
         both(mapped(g), x, runs=runs)
