@@ -10,7 +10,7 @@ Source: Siek, Karlin and Jessup, "Build to order linear algebra kernels", 2008.
 """
 
 from fnx.lowering.cpu.jit import code_cache
-from fnx.lowering.cpu.jit.compiler import once
+from fnx.lowering.cpu.jit.session import once
 from fnx.lowering.cpu.llvm.ir_builder import Function, Value, i64
 from fnx.lowering.cpu.processor import thresholds
 

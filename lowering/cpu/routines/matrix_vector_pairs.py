@@ -15,14 +15,14 @@ Costs: the sums of u A are added up in another order.
 from collections.abc import Iterable, Sequence
 
 from fnx.core import scalar
-from fnx.lowering.cpu.kernels import gemv, gemv_pair
 from fnx.lowering.ir import traversal
 from fnx.lowering.ir.expressions import depends_on
 from fnx.lowering.ir.kernel import Buffer, CallLibrary, Ref, Stmt
 from fnx.lowering.ir.number_formats import itemsize
 from fnx.lowering.transform.statements import Statements
 
-_SYMBOLS = {f"fnx:{gemv.name(dtype)}": dtype for dtype in ("float32", "float64")}
+# Names of `kernels/gemv.py`, which most programs do not need.
+_SYMBOLS = {f"fnx:fnx_gemv_{dtype}": dtype for dtype in ("float32", "float64")}
 
 
 class _Product:
@@ -69,6 +69,8 @@ def _paired(builder: Statements, body: list[Stmt]) -> None:
 
 
 def _is_large(call: CallLibrary, p: _Product) -> bool:
+    from fnx.lowering.cpu.kernels import gemv_pair
+
     sizes = (p.m, p.k)
     known = all(e.op == "size" and e.attr > 1 for e in sizes)
     return known and gemv_pair.pays(p.m.attr, p.k.attr, itemsize(_SYMBOLS[call.symbol]))
@@ -102,6 +104,8 @@ def _moves_across(call: CallLibrary, p: _Product, between: Iterable[Stmt]) -> bo
 
 
 def _call(builder: Statements, right: _Product, left: _Product) -> CallLibrary:
+    from fnx.lowering.cpu.kernels import gemv_pair
+
     dtype, m = right.made.buffer.dtype, right.m.attr
     work = builder.new_buffer(dtype, gemv_pair.work_elements(m, right.k.attr))
     run = scalar.size(gemv_pair.rows_of_run(m))
