@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
-from fnx.core import policy
+from fnx.core import dtypes, policy
 from fnx.core.def_use import definitions
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Eqn, Jaxpr, Var
@@ -90,6 +90,31 @@ class _Network(Graph):
             self.nodes[v], self.makes[v] = self.node(), maker
             self.edge(maker, self.nodes[v], _bytes(v) * dear)
 
+    def comparison(self, e: Eqn, made: dict[Var, Eqn]) -> None:
+        """Let both sides of a comparison for equality be of one computation, whose roundings are the same.
+
+        A product and a sum may be rounded once, or each: `eq(x, max(x))` may hold nowhere where one of both
+        was stored and the other is computed again. What rounds so is computed again only if all else is
+        that the comparison reads and is made of it.
+        """
+        chain: dict[int, None] = {}
+        rounded: dict[int, None] = {}
+        todo, seen = [a for a in e.inputs if type(a) is Var], set[Var]()
+        while todo:
+            v = todo.pop()
+            if v in seen or v not in self.makes:
+                continue
+            seen.add(v)
+            chain[self.makes[v]] = None
+            if _may_round_otherwise(made[v]):
+                rounded[self.makes[v]] = None
+            else:
+                todo += [a for a in made[v].inputs if type(a) is Var]
+        for root in rounded:
+            for node in chain:
+                if node != root:
+                    self.edge(node, root)
+
     def chosen(self, residuals: Sequence) -> tuple[set[Var], list[Rewind]]:
         """What is to be stored so that `residuals` can be computed: variables, arrays to restore."""
         for r in self.rewinds:
@@ -134,6 +159,10 @@ def choose(
             if any(v in anyway for v in e.outs) and not all(v in invariant for v in e.outs):
                 again = recompute_cost(_for(e, outs) if loops else e, loops)
             network.equation(e, outs, again, press if e.prim.name == "scan" else 1)
+    made = definitions(eqns)
+    for e in eqns:
+        if e.prim.name == "eq" and dtypes.is_inexact(e.inputs[0].aval.dtype):
+            network.comparison(e, made)
     stored, restored = network.chosen(residuals)
     order = [*costly, *(v for e in eqns for v in e.outs if v not in costly)]
     return [v for v in order if v in stored], restored
@@ -147,6 +176,18 @@ def _for(e: Eqn, outs: Sequence[Var]) -> Eqn:
     small, ins, left = prim.prune(tuple([v in outs for v in e.outs]))
     kept, made = zip(e.inputs, ins), zip(e.outs, left)
     return Eqn(small, [a for a, k in kept if k], [v for v, k in made if k], e.source)
+
+
+_SUMS = frozenset(("add", "sub", "add_any"))
+_CHOICES = frozenset(("reduce_max", "reduce_min", "pmax", "pmin"))
+
+
+def _may_round_otherwise(e: Eqn) -> bool:
+    """Whether another program may make another number of the same operands: where there are sums."""
+    prim: Any = e.prim
+    if prim.elementwise:
+        return prim.name in _SUMS
+    return not (prim.moves or prim.cost.operations == 0 or prim.name in _CHOICES)
 
 
 def _bytes(v: Var) -> float:

@@ -107,6 +107,7 @@ SHARES = 16  # with more threads, several begin with the same share
 TEAM = 200_000  # operations that a team saves, some 40 us, from which on it is worth waking
 EXCHANGE = 5_000  # operations that an exchange takes as long as, 1 us,
 CROWDED_EXCHANGE = 100_000  # and where members have no processor of their own
+COMBINED = 2048  # numbers, half of an L1, that a member adds up before all get them
 WITHOUT_GIL = 1 << 17  # programs on more bytes than this run without the GIL
 
 # lowering/cpu/kernels, lowering/cpu/routines

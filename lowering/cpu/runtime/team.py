@@ -24,7 +24,6 @@ from . import team_layout as at
 from . import team_reductions, team_threads
 
 EXCHANGE, SETUP = "fnx_exchange", "fnx_team_setup"
-_BLOCK = 2048  # numbers that are combined before they are copied: of 8 bytes, in half of an L1
 
 
 def exports() -> tuple[str, ...]:
@@ -305,13 +304,13 @@ def _shared_reduction(f: Function, group: Value, me: Value, record: Value, turn:
     first = f.choose(f.compare("slt", first, count), first, count)
     end = f.add(first, share)
     end = f.choose(f.compare("slt", end, count), end, count)
-    block, scratch = f.variable("i64", first), f.slot("i64", _BLOCK)
+    block, scratch = f.variable("i64", first), f.slot("i64", thresholds.COMBINED)
     with f.forever() as done:
         begin = block.get()
         with f.when(f.compare("sge", begin, end)):
             f.leave(done)
         left = f.sub(end, begin)
-        part = f.choose(f.compare("slt", left, _BLOCK), left, i64(_BLOCK))
+        part = f.choose(f.compare("slt", left, thresholds.COMBINED), left, i64(thresholds.COMBINED))
         args = (group, record, scratch, combine, turn, i64(0), begin, part)
         f.call("combine", "void", *args)
         shift, length = f.mul(begin, item), f.mul(part, item)

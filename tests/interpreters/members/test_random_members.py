@@ -75,3 +75,24 @@ def test_random_programs_are_those_of_whole_arrays(seed, runs):
     found = fnx.jit(fnx.grad(lambda x: jnp.sum(jnp.sin(f(x)))))(x)
     close(found, fnx.grad(lambda x: jnp.sum(jnp.sin(whole(x))))(jnp.asarray(x)), 1e-9, 1e-9)
     assert runs
+
+
+def test_the_largest_of_all_is_the_largest_in_the_derivative_too(runs):
+    """Forwards a square is a result, and rounded; backwards the same sum may round it with itself."""
+
+    def member(v):
+        v = v * v
+        v = v - lax.pmean(jnp.mean(v, 0, keepdims=True), "d")
+        return jnp.tanh(v / (1 + lax.pmax(jnp.max(jnp.abs(v)), "d")))
+
+    def whole(v):
+        v = v * v - jnp.mean(v * v, 0, keepdims=True)
+        return jnp.tanh(v / (1 + jnp.max(jnp.abs(v))))
+
+    devices = fnx.make_mesh((4,), ("d",))
+    f = fnx.shard_map(member, mesh=devices, in_specs=P("d"), out_specs=P("d"))
+    for seed in range(4):
+        x = np.random.default_rng(seed).normal(size=(8, 6))
+        found = fnx.jit(fnx.grad(lambda x: jnp.sum(jnp.sin(f(x)))))(x)
+        close(found, fnx.grad(lambda x: jnp.sum(jnp.sin(whole(x))))(jnp.asarray(x)), 1e-9, 1e-9)
+    assert runs

@@ -5,6 +5,7 @@ import time
 
 import numpy as np
 import pytest
+from agreement import close
 from loop_checks import total
 
 import fnx
@@ -278,3 +279,26 @@ def test_costs_are_those_of_the_primitives():
     assert [p.name for p in pointwise if p.cost is UNKNOWN] == []
     jaxpr, _ = trace(lambda x: [sin(x)], [ShapedArray((100,), np.dtype("f8"))])
     assert recompute_cost(jaxpr.eqns[0]) == 400
+
+
+def _rounded_twice(x):
+    """A product that one program rounds and another does not, and the largest of what comes of it."""
+
+    def step(c, _):
+        square = c * c
+        inner = square - fnx.numpy.sum(square) / c.size
+        larger = fnx.numpy.maximum(inner, 0.3 * c)
+        return fnx.numpy.sin(larger) + 0.1 * square / (1 + fnx.numpy.max(larger)), larger
+
+    last, all_ = lax.scan(step, x, None, length=4)
+    return fnx.numpy.sum(last) + fnx.numpy.sum(fnx.numpy.cos(all_))
+
+
+@pytest.mark.parametrize("size", [12, 100, 1000])
+@pytest.mark.parametrize("wrap", [lambda f: f, fnx.jit, lambda f: fnx.jit(fnx.checkpoint(f))])
+def test_what_is_computed_again_equals_the_extremum_that_was_stored(wrap, size):
+    x = np.random.default_rng(size).normal(size=size)
+    found = fnx.grad(wrap(_rounded_twice))(fnx.numpy.asarray(x))
+    with fnx.core.config.backend("reference"):
+        expected = fnx.grad(_rounded_twice)(fnx.numpy.asarray(x))
+    close(found, expected, 1e-9, 1e-9)
