@@ -1,6 +1,6 @@
 """What GPU code costs: registers, spills and shared memory of kernels, made where there is no GPU.
 
-    python benchmarks/gpu_code.py --write docs/cuda_code.md
+    python benchmarks/gpu_code.py --write benchmarks/cuda_code.md
 
 Kernels of the programs here and of their gradients (small sizes), and of every primitive's sample, are
 compiled for compute capabilities 8.0, 9.0 and 12.0. Needs numba-cuda (fnx[cuda]). The exit status is 1
@@ -118,6 +118,23 @@ def table(items, seconds: float) -> tuple[list[str], list[str]]:
     return lines, bad + [f"{n}: {b}" for n, r in rows.items() for b in r.bad]
 
 
+def written(of_groups: list[str], of_samples: list[str], bad: list[str]) -> list[str]:
+    """The lines of the page."""
+    page = [
+        "# Registers and memory of GPU code",
+        "",
+        f"`python benchmarks/gpu_code.py {' '.join(sys.argv[1:])}` writes this page, where numba-cuda is",
+        f"installed; no GPU is needed. Made with {', '.join(_versions())}. Of several kernels the largest",
+        "number of registers and of shared bytes counts, and the sum of spilled bytes.",
+    ]
+    if of_groups:
+        page += ["", "## Programs of the benchmarks, small sizes", "", *of_groups]
+    page += ["", "## Primitives, samples of each", "", *of_samples]
+    if bad:
+        page += ["", "## What is not as it should be", "", *(f"- {b}" for b in bad)]
+    return page
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", type=Path, help="the page to write")
@@ -127,24 +144,7 @@ def main() -> int:
     options = parser.parse_args()
     first, bad = table(of_programs(options.groups), options.seconds)
     second, more = table(of_primitives(options.samples), options.seconds)
-    versions = ", ".join(_versions())
-    page = [
-        "# Registers and memory of GPU code",
-        "",
-        "`python benchmarks/gpu_code.py --write docs/cuda_code.md` writes this page, where numba-cuda is",
-        f"installed; no GPU is needed. Made with {versions}. Of several kernels the largest number of",
-        "registers and of shared bytes counts, and the sum of spilled bytes.",
-        "",
-        "## Programs of the benchmarks, small sizes",
-        "",
-        *first,
-        "",
-        f"## Primitives, {options.samples} samples of each at most",
-        "",
-        *second,
-    ]
-    if bad or more:
-        page += ["", "## What is not as it should be", "", *(f"- {b}" for b in bad + more)]
+    page = written(first if options.groups else [], second, bad + more)
     text = "\n".join(page) + "\n"
     if options.write:
         options.write.write_text(text)

@@ -161,15 +161,27 @@ class _Run:
 
     def loop(self, s: plan.For) -> None:
         count = s.extent if isinstance(s.extent, int) else int(self.scalar(s.extent))
-        together = self.together(s, count)
-        whole = count // together if together > 1 or count >= self.limits.rounds else 0
-        graph = self.graph(s, s.body, together) if whole > 1 else None
-        if graph:
-            for _ in range(whole):
-                graph()
-            count -= whole * together
+        if count >= self.limits.rounds and not self.recording:
+            self.first_round(s)
+            count -= 1
+            together = self.together(s, count)
+            graph = self.graph(s, s.body, together)
+            if graph:
+                for _ in range(count // together):
+                    graph()
+                count %= together
         for _ in range(count):
             self.steps(s.body)
+
+    def first_round(self, s: plan.For) -> None:
+        """A round by itself: what is loaded when it is first launched must not be within a recording."""
+        self.recording = (
+            _launches(s.body, self.limits.ahead) > 0
+        )  # loops inside make no graphs then
+        try:
+            self.steps(s.body)
+        finally:
+            self.recording = False
 
     def together(self, s: plan.For, count: int) -> int:
         """The rounds of a graph: recording one takes as long as launching it, so their number's root."""

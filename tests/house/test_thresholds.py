@@ -35,6 +35,7 @@ FIXED = {
     "fnx.lowering.cpu.runtime.team_layout": "WHY TEAM_BYTES MEMBER_BYTES GROUP_BYTES",
     "fnx.lowering.cpu.runtime.team_reductions": "WIDTH",
     "fnx.lowering.cpu.runtime.thread_pool": "_EVERYONE _OPEN _MOST _APART",
+    "fnx.lowering.cuda.device_code": "_COMMON",
     "fnx.lowering.cuda.gpu_driver": "_OLDEST",
     "fnx.lowering.cuda.kernels.schedule": "ALIGN",
     "fnx.lowering.cuda.dlpack": "CUDA",

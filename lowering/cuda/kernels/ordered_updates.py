@@ -15,8 +15,6 @@ from . import combining, independence, merging
 from .plan import Axes, Scheduling
 from .update import Atomic, Update, indices_of
 
-_LARGEST = (1 << 63) - 1
-
 
 def set_last(
     scheduler: Scheduling, loops: list[Loop], update: Update, name: str, note: str
@@ -45,7 +43,7 @@ def by_places(
 ) -> bool:
     """Kernels that sort the updates by their places, and combine each place's; False for too many."""
     size, count = update.store.buffer.size, independence.count(loops)
-    if (size + 1) << count.bit_length() > _LARGEST:
+    if (size + 1) << count.bit_length() >= 1 << 63:
         return False
     keys = scheduler.temporary("int64", 2 * count)  # two halves: passes go from one to the other
     number, n = _number(loops), scalar.size(count)

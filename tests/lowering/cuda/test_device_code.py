@@ -89,15 +89,13 @@ def test_products_are_rounded_but_where_the_order_is_free():
     assert "fma.rn.f64" in fnx.jit(lambda x: (x * x).sum()).lower(X).as_text("ptx")
 
 
-@needs_compiler
 def test_many_results_of_a_block_share_its_memory():
-    def f(x):
-        rows = [(x * (1 + 1j * k)).sum(1) for k in range(20)]
-        return jnp.stack(rows)
-
-    wide = np.ones((100, 1000))
-    assert max(c.shared for c in kernels(f, wide).ahead_of_time("sm_90")) <= 4096
-    assert "cuda.shared.array(256, numba.complex128)" in fnx.jit(f).lower(wide).as_text("cuda")
+    """48 KiB is all that a block has: an array for each of them would not fit."""
+    f = lambda x: jnp.stack([(x * (1 + 1j * k)).sum(1) for k in range(20)])
+    made = kernels(f, np.ones((100, 1000)))
+    for printed in made.printed.values():
+        assert printed.source.count("cuda.shared.array") <= 1
+    assert "cuda.shared.array(256, numba.complex128)" in made.cuda_text()
 
 
 @needs_compiler

@@ -119,7 +119,7 @@ def test_loops_of_launches_are_graphs(gpu):
     found = f(X[0])
     ((nodes,),) = gpu.made("graph")
     assert nodes > 1
-    assert gpu.made("launch graph") == [(nodes,)] * 9
+    assert gpu.made("launch graph") == [(nodes,)] * 8  # the first round loads the kernels
     np.testing.assert_allclose(found, smoothed(X[0]), rtol=1e-12)
 
 
@@ -142,7 +142,7 @@ def test_inner_loops_are_in_the_graph_of_the_outer_one(gpu):
     f = lambda u: lax.fori_loop(0, 5, lambda k, v: lax.fori_loop(0, 4, inner, v) * 0.5, u)
     np.testing.assert_allclose(on_gpu(f)(X[0]), f(X[0]), rtol=1e-12)
     assert len(gpu.made("graph")) == 1
-    assert len(gpu.made("launch graph")) == 5
+    assert len(gpu.made("launch graph")) == 4
 
 
 # --- errors ---------------------------------------------------------------------------------------

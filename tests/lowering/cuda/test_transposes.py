@@ -100,7 +100,7 @@ def test_the_source(gpu):
             i8 = i3 + lane
             i9 = i2 + i7
             if i8 < 9 and i9 < 13:
-                out0[(i9 * 9) + i8] = square0[((lane * 5) + i7)] * 2.0
+                out0[(i9 * 9) + i8] = libdevice.dmul_rn(square0[((lane * 5) + i7)], np.float64(2.0))
         cuda.syncthreads()
 '''
     )
