@@ -315,6 +315,18 @@ def unboxed(x: Any) -> Any:
 objects: set[type] = set()
 
 
+def lying_as(a: Any, out: Array) -> Array:
+    """An array of the shape of another one, which says that it lies on devices as that does."""
+    place = getattr(a, "placed", None)
+    if not hasattr(place, "spec") or type(out) is not ConcreteArray or a.shape != out.shape:
+        return out
+    if type(a._value) is not np.ndarray:  # of several processes: this one has all of its own
+        return out
+    same = ConcreteArray(out._value, out.weak_type)
+    same.placed = place
+    return same
+
+
 def is_array_like(x: Any) -> bool:
     """What functions take for an array: arrays, NumPy's, Python scalars, `__jax_array__`."""
     return issubclass(type(x), (Array, np.ndarray, np.generic, *_SCALARS)) or (

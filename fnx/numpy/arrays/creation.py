@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core import dtypes
-from fnx.core.array import Array, ConcreteArray, as_array
+from fnx.core.array import Array, ConcreteArray, as_array, lying_as
 from fnx.core.buffer import received
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.core.interpreter import Tracer
@@ -362,8 +362,10 @@ def _like(a: Any, value: Any, dtype: Any, shape: Any) -> Array:
     new_shape = old_shape if shape is None else canonical_shape(shape)
     new_dtype = old_dtype if dtype is None else dtypes.canonical(dtype)
     if isinstance(value, Array):
-        return _maybe_weak(broadcast_to(as_type(value, new_dtype), new_shape), weak)
-    return _maybe_weak(_full(new_shape, value, new_dtype), weak)
+        out = broadcast_to(as_type(value, new_dtype), new_shape)
+    else:
+        out = _full(new_shape, value, new_dtype)
+    return lying_as(a, _maybe_weak(out, weak))
 
 
 def _maybe_weak(x: Array, weak: bool) -> Array:
