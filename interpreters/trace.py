@@ -17,7 +17,7 @@ from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import Interpreter, Tracer, current, leaked, set_current
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from fnx.core.primitive import Primitive, Undefined
-from fnx.core.source import Source, origin, user_source
+from fnx.core.source import Source, origin, scopes, set_scopes, user_source
 from fnx.ops.base.broadcast import Constant
 
 
@@ -149,12 +149,13 @@ def trace(
     """The jaxpr of `fn`, a function from arrays to a sequence of arrays, and what it closed over."""
     stage = Stage(what)
     inputs = [stage.new_input(aval) for aval in avals]
-    token = set_current[stage]
+    token, named = set_current[stage], set_scopes[()]
     try:
         outs = [stage.atom(x) for x in fn(*inputs)]
         if stage.refs:
             raise CapturedRefs(what, tuple(stage.refs))
     finally:
+        scopes.reset(named)
         current.reset(token)
         stage.ended = True
     jaxpr = stage.close([t._var for t in inputs], outs, name)

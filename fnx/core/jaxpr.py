@@ -9,7 +9,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import TypeMismatch
 from fnx.core.interpreter import current, evaluate
 from fnx.core.primitive import Primitive
-from fnx.core.source import Source, at_line, origin, set_origin
+from fnx.core.source import Source, SourceInfo, at_line, origin, set_origin
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -83,6 +83,7 @@ class Eqn:
     invars = property(lambda self: list(self.inputs))
     outvars = property(lambda self: list(self.outs))
     params = property(lambda self: self.prim.closed_params())
+    source_info = property(lambda self: SourceInfo(self.source))
     effects = property(
         lambda self: frozenset([self.prim.name]) if self.prim.effects else frozenset()
     )

@@ -56,23 +56,29 @@ def cell_of(code: CodeType) -> str:
 class Source:
     """A place in the user's code; the line number is worked out when it is printed."""
 
-    __slots__ = ("code", "lasti", "mapped", "role")
+    __slots__ = ("code", "lasti", "mapped", "role", "scopes")
 
     def __init__(
-        self, code: CodeType, lasti: int, role: str = "", mapped: "tuple[Mapped, ...]" = ()
+        self,
+        code: CodeType,
+        lasti: int,
+        role: str = "",
+        mapped: "tuple[Mapped, ...]" = (),
+        scopes: tuple[str, ...] = (),
     ):
         self.code, self.lasti, self.mapped = code, lasti, mapped
+        self.scopes = scopes  # names that the user gave, outermost first
         self.role = (
             role  # what a derivative computes there: "the cotangent of the operands of sqrt"
         )
 
     def derived(self, role: str) -> "Source":
         """The same place, of what a derivative computes."""
-        return Source(self.code, self.lasti, role, self.mapped)
+        return Source(self.code, self.lasti, role, self.mapped, self.scopes)
 
     def within(self, mapped: "Mapped") -> "Source":
         """The same place, of what vmap makes of it for all members."""
-        return Source(self.code, self.lasti, self.role, (mapped, *self.mapped))
+        return Source(self.code, self.lasti, self.role, (mapped, *self.mapped), self.scopes)
 
     @property
     def line(self) -> int:
@@ -88,6 +94,28 @@ class Source:
     def short(self) -> str:
         """The file without its folders, or the cell of a notebook, and the line."""
         return f"{cell_of(self.code) or os.path.basename(self.code.co_filename)}:{self.line}"
+
+
+class NameStack:
+    """Names of scopes around an equation, outermost first: those of `named_scope` in its jaxpr."""
+
+    __slots__ = ("stack",)
+
+    def __init__(self, stack: tuple[str, ...]):
+        self.stack = stack
+
+    def __str__(self) -> str:
+        return "/".join(self.stack)
+
+
+class SourceInfo:
+    """Where an equation comes from, under JAX's names; the place stands for a traceback."""
+
+    __slots__ = ("name_stack", "traceback")
+
+    def __init__(self, source: Source | None):
+        self.traceback = source
+        self.name_stack = NameStack(() if source is None else source.scopes)
 
 
 class Mapped:
@@ -204,6 +232,9 @@ def warn_user(text: str, category: type[Warning]) -> None:
 # Where equations come from that are made of others, which the user's code wrote some time ago.
 origin: ContextVar[Source | None] = ContextVar("fnx_origin", default=None)
 set_origin = setter(origin)
+# Names that users give to what they are writing now, outermost first, within the jaxpr that is traced.
+scopes: ContextVar[tuple[str, ...]] = ContextVar("fnx_scopes", default=())
+set_scopes = setter(scopes)
 
 
 def user_source() -> Source | None:
@@ -212,7 +243,7 @@ def user_source() -> Source | None:
     if found is not None:
         return found
     frame = user_frame()
-    return None if frame is None else Source(frame.f_code, frame.f_lasti)
+    return None if frame is None else Source(frame.f_code, frame.f_lasti, "", (), scopes.get())
 
 
 def at_line(source: Source | None) -> str:

@@ -4,7 +4,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from fnx.core.errors import TypeMismatch
 from fnx.core.interpreter import Interpreter, Operation, Tracer, current, evaluate, use
+from fnx.core.source import scopes, set_scopes
 from fnx.pytree.flatten_fun import aval_like, check_callable, name_of, wraps
 from fnx.transforms.jit import Jitted, jit
 from fnx.transforms.mutable_refs import AbstractRef, Ref
@@ -57,17 +59,28 @@ class KnownAtOnce(Interpreter):
 
 @contextmanager
 def named_scope(name: str) -> Iterator[None]:
-    """JAX's scopes of names, which profilers show; it has no effect here.
+    """A name for what is traced within it, which equations tell. TypeError for what is no text.
 
-    >>> with fnx.named_scope("step"):
-    ...     x = jnp.sin(0.0)
+    >>> @fnx.named_scope("step")
+    ... def step(x):
+    ...     return jnp.sin(x)
+    >>> (eqn,) = fnx.make_jaxpr(step)(0.0).eqns
+    >>> str(eqn.source_info.name_stack)
+    'step'
     """
-    del name
-    yield
+    if not isinstance(name, str):
+        raise TypeMismatch(
+            f"named_scope needs a name, a str, not a {type(name).__name__}: {name!r:.60}"
+        )
+    token = set_scopes[(*scopes.get(), name)]
+    try:
+        yield
+    finally:
+        scopes.reset(token)
 
 
 def named_call(fun: Callable, *, name: str | None = None) -> Callable:
-    """The function under another name; its arguments may be any Python values.
+    """The function under another name, and a scope of that name; its arguments may be any Python values.
 
     >>> fnx.named_call(lambda x: x + 1, name="increment").__name__
     'increment'
@@ -76,9 +89,10 @@ def named_call(fun: Callable, *, name: str | None = None) -> Callable:
 
     @wraps(fun)
     def named(*args: Any, **kwargs: Any) -> Any:
-        return fun(*args, **kwargs)
+        with named_scope(own):
+            return fun(*args, **kwargs)
 
-    named.__name__ = name or name_of(fun)
+    own = named.__name__ = name or name_of(fun)
     return named
 
 

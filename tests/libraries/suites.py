@@ -79,6 +79,8 @@ _SUITES = (
             "test_jit_with_setup_helpers": _LAST_BIT,
             "test_jit_rng_equivalance": _LAST_BIT,
             "test_fp8_": "makes a dtype of its own, or asks for its sums",
+            "nnx.spmd_test": "looks where eager results lie, or at meshes in types, of several devices",
+            "nnx.integration_test": "its file imports orbax, which asks for more of JAX than there is",
             "hijax": "hands values of a library's own types to jitted functions and loops",
             "mutable_hitypes": "hands values of a library's own types to jitted functions and loops",
         },

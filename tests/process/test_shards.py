@@ -90,3 +90,22 @@ def test_what_cannot_be_cut_is_refused():
 def test_visualize(capsys):
     fnx.debug.visualize_array_sharding(fnx.device_put(X, sharding("x")))
     assert capsys.readouterr().out == "CPU 0,1: (2, 8) at [0:2, :]\nCPU 2,3: (2, 8) at [2:4, :]\n"
+
+
+def test_arrays_like_others_lie_as_these():
+    place = sharding("x", "y")
+    x = fnx.device_put(X, place)
+    full = lambda x: jnp.full_like(x, jnp.array(2.0))
+    for make in (
+        jnp.zeros_like,
+        jnp.ones_like,
+        jnp.empty_like,
+        full,
+        lambda x: jnp.zeros_like(x, "int32"),
+    ):
+        like = make(x)
+        assert like.sharding.is_equivalent_to(place, 2)
+        assert {s.data.shape for s in like.addressable_shards} == {(2, 4)}
+        np.testing.assert_array_equal(like, make(X))
+    assert len(jnp.zeros_like(x, shape=(4, 2)).sharding.device_set) == 1
+    assert not hasattr(jnp.zeros_like(jnp.ones(3)), "placed")

@@ -359,3 +359,26 @@ def test_programs_that_invert_jaxprs():
     np.testing.assert_allclose(inverse(fnx.make_jaxpr(f)(x), f(x)), x, rtol=1e-12)
     with pytest.raises(ValueError, match="shorter"):
         api_util.safe_map(max, [1, 2], [3])
+
+
+def test_equations_tell_the_names_that_their_scopes_have():
+    @fnx.named_call
+    def step(x):
+        with fnx.named_scope("inner"):
+            y = jnp.sin(x)
+        return jnp.cos(y) * fnx.jit(fnx.named_scope("called")(jnp.exp))(x)
+
+    names = lambda jaxpr: [str(e.source_info.name_stack) for e in jaxpr.eqns]
+    with fnx.named_scope("outside"):  # of whoever traces, and not of what is traced
+        jaxpr = fnx.make_jaxpr(lambda x: step(x) + 1)(1.0)
+    assert names(jaxpr) == ["step/inner", "step", "step", "step", ""]
+    (call,) = [e for e in jaxpr.eqns if e.primitive.name == "jit"]
+    assert names(call.params["jaxpr"]) == ["called"]
+    assert call.source_info.name_stack.stack == ("step",)
+    again = fnx.make_jaxpr(lambda x: fnx.core.eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, x))(1.0)
+    assert names(again) == names(jaxpr)
+    slope = fnx.make_jaxpr(fnx.grad(step))(1.0)
+    assert {"step", "step/inner"} <= set(names(slope))
+    with pytest.raises(TypeError, match="needs a name"), fnx.named_scope(3):
+        pass
+    assert str(fnx.core.jaxpr.Eqn(call.prim, (), ()).source_info.name_stack) == ""
