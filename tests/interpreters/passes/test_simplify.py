@@ -358,3 +358,9 @@ def test_what_is_needed_as_a_whole_is_the_same_object():
     (loop,) = [e for e in less.eqns if e.prim.name == "while"]
     assert len(loop.outs) == 1
     assert used_inputs(less) == (False, False)
+
+
+def test_sums_made_of_updates_are_numbered_again():
+    """What adds the negative of something to such a sum subtracts it."""
+    f = lambda w: [(-(2.0 * w)).at[1:].add(w[:-1]).at[:1].add(w[-1:])]
+    assert names(f, arr(20)) == ["mul", "slice", "slice", "concatenate", "sub"]
