@@ -25,11 +25,12 @@ from fnx.core.dtypes import COMPUTED
 class Expr:
     """A scalar value: operation, dtype, operands, and a static attribute."""
 
-    __slots__ = ("args", "attr", "bounds", "dtype", "op")
+    __slots__ = ("args", "attr", "bounds", "dtype", "op", "reads")
 
     def __init__(self, op: str, dtype: str, args: tuple, attr: Any):
         self.op, self.dtype, self.args, self.attr = op, dtype, args, attr
         self.bounds: Bounds | None = None  # of an integer, once they are asked for
+        self.reads: frozenset | None = None  # the buffers that it loads from, likewise
 
     def __repr__(self) -> str:
         if self.op in ("const", "size", "literal"):
@@ -42,6 +43,7 @@ class Expr:
 
 
 _interned: dict[tuple, Expr] = {}  # a cache: equal keys give the same node
+_sizes: dict[int, Expr] = {}  # those of shapes, which are asked for most
 
 
 def node(op: str, dtype: str, args: tuple = (), attr: Any = None) -> Expr:
@@ -56,6 +58,7 @@ def node(op: str, dtype: str, args: tuple = (), attr: Any = None) -> Expr:
 def forget() -> None:
     """Empty the interning table; expressions made before stay valid, but share no more."""
     _interned.clear()
+    _sizes.clear()
 
 
 # --- leaves ------------------------------------------------------------------------------------
@@ -104,7 +107,10 @@ def _as_kind(value: Any, dtype: str) -> Any:
 
 def size(n: int) -> Expr:
     """An int64 that comes from a shape (extent, stride, offset, bound)."""
-    return node("size", "int64", (), int(n))
+    found = _sizes.get(n)
+    if found is None:
+        found = _sizes[int(n)] = node("size", "int64", (), int(n))
+    return found
 
 
 _fresh = iter(range(1 << 62)).__next__

@@ -65,6 +65,11 @@ def _without_transposes(jaxpr: Jaxpr) -> Jaxpr:
     return jaxpr if turned is jaxpr else _numbered(turned, True)
 
 
+def _with_whole_sums(jaxpr: Jaxpr) -> Jaxpr:
+    summed = whole_sums(jaxpr)
+    return jaxpr if summed is jaxpr else _numbered(summed, True)
+
+
 OPTIMIZATIONS: tuple[Callable[[Jaxpr], Jaxpr], ...] = (
     _without_transposes,
     without_transposed_products,
@@ -75,6 +80,6 @@ OPTIMIZATIONS: tuple[Callable[[Jaxpr], Jaxpr], ...] = (
     transposed_columns,
     repeated_inside,
     _live,
-    whole_sums,
+    _with_whole_sums,
     handed_on,
 )

@@ -163,6 +163,8 @@ class Cond(CondRecord):
         """Without the results that nobody needs, and the operands that no branch reads."""
         small = [dce(b, used) for b in self.branches]
         ins = union([used_inputs(b) for b in small])
+        if all(ins) and all([a is b for a, b in zip(small, self.branches)]):
+            return self, (True, *ins), used
         branches = [Jaxpr(only(ins, b.inputs), b.eqns, b.outs, name=b.name) for b in small]
         return self.with_branches(branches), (True, *ins), used
 

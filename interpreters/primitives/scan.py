@@ -314,7 +314,8 @@ class Scan(ScanRecord):
         """Without the results and the carries that nobody needs."""
         key = ("prune", self.consts, self.carry, self.counted, used)
         jaxpr, consts, carry, ins, outs = self.jaxpr.once(key, lambda: _prune(self, used))
-        return self.with_jaxpr(jaxpr, consts, carry), ins, outs
+        loop = self if jaxpr is self.jaxpr else self.with_jaxpr(jaxpr, consts, carry)
+        return loop, ins, outs
 
 
 def _jvp_body(scan: Scan, nonzero: Mask, mask: Mask) -> Jaxpr:
@@ -389,5 +390,6 @@ def _prune(scan: Scan, used: Mask) -> tuple[Jaxpr, int, int, Mask, Mask]:
     ins = (*scan.parts(reads)[0], *carry, *scan.parts(reads)[2])
     ins = (True, *ins[1:]) if scan.counted else ins
     inputs = only(ins, small.inputs)
-    jaxpr = Jaxpr(inputs, small.eqns, small.outs, name=body.name)
+    whole = small is body and all(ins)
+    jaxpr = body if whole else Jaxpr(inputs, small.eqns, small.outs, name=body.name)
     return jaxpr, sum(ins[: scan.consts]), sum(carry), ins, (*carry, *ys)

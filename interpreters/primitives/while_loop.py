@@ -197,6 +197,8 @@ class While(WhileRecord):
                 break
             carry = more
         cond_in, body_in = (*cond_reads[:nc], *carry), (*reads[:nb], *carry)
+        if cond is self.cond_jaxpr and body is self.body_jaxpr and all((*cond_in, *body_in)):
+            return self, (*cond_in[:nc], *body_in), carry
         loop = replace(
             self,
             cond_jaxpr=Jaxpr(only(cond_in, cond.inputs), cond.eqns, cond.outs, name=cond.name),

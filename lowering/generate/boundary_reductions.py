@@ -14,7 +14,7 @@ from fnx.lowering.ir.kernel import Stmt
 
 from . import boundary_regions
 from .reductions import ReductionNests
-from .values import NeedsFlush
+from .values import NeedsFlush, values_at_rest
 
 
 class BoundaryReductions(ReductionNests):
@@ -33,8 +33,10 @@ class BoundaryReductions(ReductionNests):
             values, dims = self._region(low, high)
             group.allow(values)
             try:
-                stores = [self._store(m, values) for m in self.stores]
-                parts.append((dims, stores, [self._values_at(f, values) for f in group.reductions]))
+                with values_at_rest():
+                    stores = self._stores_at(values)
+                    terms = [self._values_at(f, values) for f in group.reductions]
+                parts.append((dims, stores, terms))
             except NeedsFlush:
                 return False  # a value has joined since that a member reads elsewhere
         loops: list[Stmt] = []

@@ -141,9 +141,8 @@ def _add_buffers(value: Value, found: _Needed, seen: set[int], groups: "list[Gro
 def read_later(stores: Sequence[Store]) -> bool:
     """Whether what is stored reads a buffer that was written before: it would be computed again."""
     written: set[Buffer] = set()
-    known: dict = {}
     for s in stores:
-        if written and not written.isdisjoint(buffers_read([s.value], known)):
+        if written and not written.isdisjoint(buffers_read([s.value])):
             return True
         written.add(s.buffer)
     return False

@@ -131,9 +131,7 @@ def reshape(builder: Generation, r: recipe.Reshape, out: Value) -> None:
 def pieces(
     builder: Generation, eqn: Eqn, r: recipe.Pieces, inputs: list[Value], out: Value
 ) -> None:
-    def choose(*index: Expr) -> Expr:
-        return piece_at(r.pieces, index)
-
+    choose = chosen(r.pieces)
     if builder.target.is_small(out.shape):
         builder.registers(out, choose)
         return
@@ -308,25 +306,37 @@ def _parts(items: list, count: int) -> list[list]:
     return [items[low:high] for low, high in pairwise(cuts)]
 
 
-def piece_at(pieces: tuple[recipe.Piece, ...], index: tuple[Expr, ...]) -> Expr:
-    """The element of the piece that holds `index`: decided now where it can be, else selected."""
-    found: Expr | None = None
-    for p in reversed(pieces):
-        inside = scalar.const(True, "bool")
-        clamped = []
-        for axis, (i, lo, hi) in enumerate(zip(index, p.lo, p.hi, strict=True)):
-            if i.op == "size":
-                inside = scalar.logical_and(inside, scalar.const(lo <= i.attr < hi, "bool"))
-            elif not all(q.lo[axis] >= lo and q.hi[axis] <= hi for q in pieces):
-                inside = scalar.logical_and(inside, scalar.compare("ge", i, scalar.size(lo)))
-                inside = scalar.logical_and(inside, scalar.compare("lt", i, scalar.size(hi)))
-                i = scalar.clamp(scalar.size(lo), i, scalar.size(hi - 1))
-            clamped.append(i)
-        if inside.op == "const" and not inside.attr:
-            continue
-        if any(h <= l for l, h in zip(p.lo, p.hi, strict=True)):
-            continue
-        value = p.fn(*clamped)
-        found = value if found is None else scalar.select(inside, value, found)
-    assert found is not None, "the pieces do not cover the index"
-    return found
+def chosen(pieces: Sequence[recipe.Piece]) -> Callable[..., Expr]:
+    """The element at an index, of the piece that holds it: decided now where it can be, else selected."""
+    held = [p for p in pieces if all(low < high for low, high in zip(p.lo, p.hi, strict=True))]
+    boxes = [(p.fn, _sides(p, held)) for p in reversed(held)]
+
+    def at(*index: Expr) -> Expr:
+        found: Expr | None = None
+        for fn, sides in boxes:
+            inside, clamped = scalar.const(True, "bool"), []
+            for i, (lo, hi, is_whole) in zip(index, sides, strict=True):
+                if i.op == "size":
+                    if not lo <= i.attr < hi:
+                        break
+                elif not is_whole:
+                    inside = scalar.logical_and(inside, scalar.compare("ge", i, scalar.size(lo)))
+                    inside = scalar.logical_and(inside, scalar.compare("lt", i, scalar.size(hi)))
+                    i = scalar.clamp(scalar.size(lo), i, scalar.size(hi - 1))
+                clamped.append(i)
+            else:
+                if inside.op != "const" or inside.attr:
+                    value = fn(*clamped)
+                    found = value if found is None else scalar.select(inside, value, found)
+        assert found is not None, "the pieces do not cover the index"
+        return found
+
+    return at
+
+
+def _sides(p: recipe.Piece, pieces: list[recipe.Piece]) -> list[tuple[int, int, bool]]:
+    """Where a piece lies along each axis, and whether none of the pieces reaches beyond it."""
+    return [
+        (lo, hi, all(q.lo[k] >= lo and q.hi[k] <= hi for q in pieces))
+        for k, (lo, hi) in enumerate(zip(p.lo, p.hi, strict=True))
+    ]

@@ -7,7 +7,7 @@ from fnx.core import policy, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.generate import boundary_regions, buffer_reuse
 from fnx.lowering.generate.fusion_groups import Group, Member
-from fnx.lowering.generate.values import Fused, NeedsFlush, Shape
+from fnx.lowering.generate.values import Fused, NeedsFlush, Shape, values_at_rest
 from fnx.lowering.ir import traversal
 from fnx.lowering.ir.expressions import depends_on, replacing
 from fnx.lowering.ir.kernel import Loop, LoopKind, Stmt, Store
@@ -48,6 +48,10 @@ class Nests:
             m.value.destination = self.builder.new_stored(m.value)
         destination = m.value.destination
         return Store(destination.buffer, destination.position(m.shape, index), expr)
+
+    @values_at_rest()
+    def _stores_at(self, values: list[Expr]) -> list[Store]:
+        return [self._store(m, values) for m in self.stores]
 
     def _points(self) -> None:
         group = self.group
@@ -95,7 +99,7 @@ class Nests:
                 values = [*outer, *last]
                 self.group.allow(values)
                 try:
-                    parts.append((inner, [self._store(m, values) for m in self.stores]))
+                    parts.append((inner, self._stores_at(values)))
                 except NeedsFlush:
                     return False  # a value has joined since that a member reads elsewhere
             made.append((dims, parts))
@@ -151,7 +155,8 @@ class Nests:
         for p in points:
             group.allow(p)
         try:
-            stores = [self._store(m, p) for m in self.stores for p in points]
+            with values_at_rest():
+                stores = [self._store(m, p) for m in self.stores for p in points]
         except NeedsFlush:
             return None
         return list(zip(outer, group.shape[:-1], strict=True)), stores

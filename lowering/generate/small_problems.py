@@ -152,7 +152,7 @@ def functions(builder: Generation, r: Recipe, outs: Sequence[Value]) -> list[Fn]
             fn = _reshaped(r.operand.shape, outs[0].shape, r.operand)
             return fn and [fn]
         case recipe.Pieces():
-            return [lambda *index: elementwise.piece_at(r.pieces, index)]
+            return [elementwise.chosen(r.pieces)]
         case recipe.Fold() if _is_short(r):
             return _reductions(r, len(outs))
         case recipe.Cumulative() if r.shape[r.axis] <= policy.SMALL:

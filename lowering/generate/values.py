@@ -4,9 +4,10 @@ The states are decisions of a schedule: materialized or delayed arrays (Repa, Ke
 computed at root or inlined (Halide, Ragan-Kelley et al. 2013).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
@@ -73,6 +74,8 @@ class Inlined(State):
     otherwise, by a choice at each element; best read where loops are cut there.
     """
 
+    known: ClassVar[dict[tuple, Expr] | None] = None  # elements that were read, while it is a dict
+
     def __init__(
         self,
         fn: Callable[..., Expr],
@@ -86,7 +89,27 @@ class Inlined(State):
         self.regional = regional
 
     def read(self, shape: Shape, index: tuple[Expr, ...]) -> Expr:
-        return self.fn(*index)
+        known = Inlined.known
+        if known is None:
+            return self.fn(*index)
+        found = known.get((self, *index))
+        if found is None:
+            found = known[self, *index] = self.fn(*index)
+        return found
+
+
+@contextmanager
+def values_at_rest() -> Iterator[None]:
+    """Meanwhile no value changes how it exists, so that an inlined element is computed from the same.
+
+    What many operations read of one another is then built once, not as often as there are ways to it.
+    """
+    before = Inlined.known
+    try:
+        Inlined.known = {} if before is None else before
+        yield
+    finally:
+        Inlined.known = before
 
 
 class Fused(State):

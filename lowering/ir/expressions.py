@@ -80,27 +80,33 @@ def ordered(roots: Iterable[Expr]) -> list[Expr]:
 _NONE: frozenset[Buffer] = frozenset()
 
 
-def buffers_read(
-    roots: Iterable[Expr], known: dict[Expr, frozenset[Buffer]] | None = None
-) -> frozenset[Buffer]:
-    """The buffers from which the expressions load.
+def buffers_read(roots: Iterable[Expr]) -> frozenset[Buffer]:
+    """The buffers from which the expressions load; each node remembers those of what is below it."""
+    return _union([_reads(root) for root in roots])
 
-    `known` remembers, so that what many share is walked once.
-    """
-    memory = {} if known is None else known
 
-    def read(e: Expr) -> frozenset[Buffer]:
-        below = _union(memory[a] for a in e.args)
-        return below | {e.attr} if e.op == "load" else below
-
-    return _union(_upwards(root, memory, read) for root in roots)
+def _reads(root: Expr) -> frozenset[Buffer]:
+    if root.reads is not None:
+        return root.reads
+    stack = [root]
+    while stack:
+        e = stack[-1]
+        if e.reads is None:
+            below = [a for a in e.args if a.reads is None]
+            if below:
+                stack += below
+                continue
+            found = _union([a.reads for a in e.args]) if e.args else _NONE  # type: ignore[misc]
+            e.reads = found | {e.attr} if e.op == "load" else found
+        stack.pop()
+    return root.reads  # type: ignore[return-value]
 
 
 def _union(parts: Iterable[frozenset[Buffer]]) -> frozenset[Buffer]:
     """The same object as one of the parts wherever it can be."""
     found = _NONE
     for part in parts:
-        if not part <= found:
+        if part is not found and not part <= found:
             found = part if found <= part else found | part
     return found
 

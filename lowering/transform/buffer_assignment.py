@@ -61,7 +61,6 @@ def _lifetimes(body: list[Stmt]) -> dict[Buffer, tuple[int, int]]:
     lives: dict[Buffer, tuple[int, int]] = {}
     loops: list[tuple[int, int]] = []  # inner ones before those around them
     clock = 0
-    known: dict = {}
 
     def touch(found: set[Buffer]) -> None:
         for b in found:
@@ -73,11 +72,11 @@ def _lifetimes(body: list[Stmt]) -> dict[Buffer, tuple[int, int]]:
         for s in stmts:
             clock += 1
             start = clock
-            touch(touched(s, known))
+            touch(touched(s))
             for block in traversal.blocks(s):
                 visit(block)
             clock += 1
-            touch(touched(s, known))
+            touch(touched(s))
             if isinstance(s, (Loop, While)):
                 loops.append((start, clock))
 
@@ -89,12 +88,9 @@ def _lifetimes(body: list[Stmt]) -> dict[Buffer, tuple[int, int]]:
     return lives
 
 
-def touched(s: Stmt, known: dict | None = None) -> set[Buffer]:
-    """The buffers that a statement itself reads or writes, not those of its blocks.
-
-    `known`: see `buffers_read`.
-    """
+def touched(s: Stmt) -> set[Buffer]:
+    """The buffers that a statement itself reads or writes, not those of its blocks."""
     found = set(traversal.writes(s)) | {ref.buffer for ref in traversal.references(s)}
     exprs = [] if isinstance(s, Nest) else traversal.expressions(s)
     exprs += [ref.index for ref in traversal.references(s)]
-    return found | buffers_read(exprs, known)
+    return found | buffers_read(exprs)

@@ -36,21 +36,21 @@ def fuse(builder: Statements) -> None:
 def uses(block: list[Stmt]) -> dict[Buffer, int]:
     """How many nests of a program touch a buffer; other statements count as many."""
     found: dict[Buffer, int] = {}
-    _count(block, found, {})
+    _count(block, found)
     return found
 
 
-def _count(body: list[Stmt], uses: dict[Buffer, int], known: dict) -> None:
+def _count(body: list[Stmt], uses: dict[Buffer, int]) -> None:
     for stmt in body:
         if isinstance(stmt, Nest):
             for b in traversal.buffers(stmt.body):
                 uses[b] = uses.get(b, 0) + 1
             continue
-        own = [*buffers_read(traversal.expressions(stmt), known), *traversal.writes(stmt)]
+        own = [*buffers_read(traversal.expressions(stmt)), *traversal.writes(stmt)]
         for b in (*own, *(ref.buffer for ref in traversal.references(stmt))):
             uses[b] = uses.get(b, 0) + _MANY
         for inner in traversal.blocks(stmt):
-            _count(inner, uses, known)
+            _count(inner, uses)
 
 
 class _Fuser:

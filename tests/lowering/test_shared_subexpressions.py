@@ -43,16 +43,16 @@ def test_what_expressions_read_is_found_once():
     from fnx.core import scalar
     from fnx.lowering.ir.expressions import buffers_read
 
-    known = {}
     one, two = (Buffer(name, "float64", 4, "global", 0) for name in "ab")
     e = scalar.load(one, scalar.size(1), "float64")
     for _ in range(50):
         e = scalar.add(scalar.apply("mul", e, e), e)
-    assert buffers_read([e], known) == {one}
-    seen = len(known)
+    assert buffers_read([e]) == {one} == e.reads == e.args[0].reads
     other = scalar.add(e, scalar.load(two, scalar.size(0), "float64"))
-    assert buffers_read([other, e], known) == {one, two}
-    assert len(known) - seen <= 3
+    assert other.reads is None
+    assert buffers_read([other, e]) == {one, two} == other.reads
+    assert e.reads == {one}
+    assert buffers_read([]) == buffers_read([scalar.size(1)]) == set()
 
 
 def test_what_is_shared_in_indices_and_choices_is_walked_once():

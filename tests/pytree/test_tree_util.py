@@ -410,9 +410,12 @@ def test_trees_are_flattened_without_keys_until_paths_are_asked_for():
     key = fnx.random.key(0)
     nested = {"p": Pair(None, [Pair(1, key), Box(2, Pair(3, ()))]), "q": 4}
     leaves, structure = tree_util.tree_flatten(nested)
-    assert [x for x in leaves if x is not key] == [1, 2, 3, 4] and set(asked) == {"bare"}
+    assert [x for x in leaves if x is not key] == [1, 2, 3, 4]
+    assert set(asked) == {"bare"}
     pairs, again = tree_util.tree_flatten_with_path(nested)
-    assert again == structure and [x for _, x in pairs] == leaves and "keys" in asked
+    assert again == structure
+    assert [x for _, x in pairs] == leaves
+    assert "keys" in asked
     assert [tree_util.keystr(path) for path, _ in pairs] == [
         "['p'].y[0].x",
         "['p'].y[0].y",

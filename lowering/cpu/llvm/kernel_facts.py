@@ -79,7 +79,6 @@ def is_shared_out(loop: kernel.Loop) -> bool:
 def stack_homes(program: Program) -> dict[Buffer, Any]:
     """The innermost statement with a function of its own around all uses of a stack buffer."""
     paths: dict[Buffer, tuple] = {}
-    known: dict = {}
 
     def use(buffer: Buffer, path: tuple) -> None:
         if buffer.space != "private":
@@ -92,7 +91,7 @@ def stack_homes(program: Program) -> dict[Buffer, Any]:
 
     def visit(body: Sequence[Stmt], path: tuple) -> None:
         for stmt in body:
-            for b in buffers_read(traversal.expressions(stmt), known):
+            for b in buffers_read(traversal.expressions(stmt)):
                 use(b, path)
             for b in traversal.writes(stmt):
                 use(b, path)

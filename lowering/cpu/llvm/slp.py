@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import traversal
 from fnx.lowering.ir.expressions import buffers_read
-from fnx.lowering.ir.kernel import Buffer, Eval, Let, Stmt, Store
+from fnx.lowering.ir.kernel import Eval, Let, Stmt, Store
 
 from . import vector_abi
 
@@ -37,12 +37,11 @@ class Packs:
         self._depth: dict[Expr, int] = {}
         bound = {v: k for k, s in enumerate(body) for v in traversal.defined(s)}
         written = {b for s in body for b in traversal.all_writes(s)}
-        read: dict[Expr, frozenset[Buffer]] = {}
         groups: dict[tuple[str, str, int], list[Expr]] = {}
         roots = [e for s in body if isinstance(s, _STRAIGHT) for e in traversal.expressions(s)]
         for e in self._upwards([*roots, *results], bound):
             # What reads memory that is written here has its place among the writes.
-            if is_costly(e) and not (written and buffers_read([e], read) & written):
+            if is_costly(e) and not (written and buffers_read([e]) & written):
                 groups.setdefault((e.op, e.dtype, self._depth[e]), []).append(e)
         for group in groups.values():
             if len(group) > 1:

@@ -217,11 +217,10 @@ def _read_late(loop: Loop) -> set[Buffer]:
     """The buffers that an iteration reads after it has begun to write them."""
     late: set[Buffer] = set()
     written: set[Buffer] = set()
-    known: dict[Expr, frozenset[Buffer]] = {}
     for s in loop.body:
-        late |= buffers_read(traversal.expressions(s), known) & written
+        late |= buffers_read(traversal.expressions(s)) & written
         written.update(traversal.writes(s))
-    return late | buffers_read(loop.yields, known) & written
+    return late | buffers_read(loop.yields) & written
 
 
 def _rows_written(loop: Loop) -> list[_Written]:

@@ -331,3 +331,36 @@ def test_the_gradient_of_a_diagonal_is_added_where_it_belongs():
     assert not any(str(e.inputs[0]).startswith("0.0") for e in zeros)
     want = np.cos(np.asarray(a)) + np.diag(3 * np.diag(np.asarray(a)) ** 2)
     np.testing.assert_allclose(fnx.jit(fnx.grad(loss))(a), want, rtol=1e-14)
+
+
+def test_what_is_needed_as_a_whole_is_the_same_object():
+    """And so are loops and branches in it, which keep what was made of them."""
+
+    def loops(x, y):
+        count = lambda c: (c[0] + 1, c[1] * x, lax.cond(c[0] > 2, cos, sin, c[2]))
+        _, a, b = lax.while_loop(lambda c: c[0] < 5, count, (0, x, y))
+        (c, _), d = lax.scan(lambda c, k: ((c[0] + k, c[1]), c[0] * c[1]), (a, b), y * arange)
+        return c, d
+
+    arange = as_array(np.arange(3.0))
+    small = simplify(trace(loops, (arr(), arr()))[0], True)
+    assert dce(small, [True, True]) is small
+    less = dce(small, [True, False])
+    assert less is not small
+    assert dce(less, [True]) is less is dce(small, (True, False))
+    check_jaxpr(less)
+
+    def unread(x, y):
+        return lax.while_loop(lambda c: c[0] < 5, lambda c: (c[0] + 1, c[1] * y), (0, x))
+
+    small = simplify(trace(unread, (arr(), arr()))[0], True)
+    less = dce(small, [True, False])
+    (loop,) = [e for e in less.eqns if e.prim.name == "while"]
+    assert len(loop.outs) == 1
+    assert used_inputs(less) == (False, False)
+
+
+def test_sums_made_of_updates_are_numbered_again():
+    """What adds the negative of something to such a sum subtracts it."""
+    f = lambda w: [(-(2.0 * w)).at[1:].add(w[:-1]).at[:1].add(w[-1:])]
+    assert names(f, arr(20)) == ["mul", "slice", "slice", "concatenate", "sub"]

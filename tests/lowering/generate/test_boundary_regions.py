@@ -1,6 +1,7 @@
 """Arrays made of a large piece and thin ones (rolled, padded) are read by stencils as they are."""
 
 import os
+from collections import Counter
 from itertools import pairwise
 
 import numpy as np
@@ -10,6 +11,7 @@ from kernels import workspace
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
+from fnx.lowering.generate import nests, values
 
 FUZZ, START = (int(os.environ.get(k, 0)) for k in ("FNX_FUZZ", "FNX_FUZZ_FROM"))
 
@@ -411,3 +413,37 @@ def test_readers_of_chains_between_updates_and_steps():
         wanted = step(np, *wanted)
     for a, b in zip(found, wanted, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
+
+
+def test_what_many_read_at_a_region_is_built_once(monkeypatch):
+    """However many ways lead to it; else the time to compile would grow with their number."""
+    made, region = Counter(), []
+    init, stores_at = values.Inlined.__init__, nests.Nests._stores_at
+
+    def counted(self, fn, *more, **named):
+        def at(*index):
+            if region:
+                made[(region[-1], self, *index)] += 1
+            return fn(*index)
+
+        init(self, at, *more, **named)
+
+    def at_region(self, at):
+        region.append(object())
+        try:
+            return stores_at(self, at)
+        finally:
+            region.clear()
+
+    monkeypatch.setattr(values.Inlined, "__init__", counted)
+    monkeypatch.setattr(nests.Nests, "_stores_at", at_region)
+
+    def step(np_, u):
+        behind, ahead = np_.roll(u, 1, 0), np_.roll(u, -1, 1)
+        return behind * ahead + behind * behind + (behind - ahead) * ahead
+
+    u = np.random.default_rng(2).normal(size=(41, 52))
+    np.testing.assert_allclose(fnx.jit(lambda u: step(jnp, u))(u), step(np, u), rtol=1e-13)
+    assert len(made) > 9
+    assert set(made.values()) == {1}
+    assert values.Inlined.known is None
