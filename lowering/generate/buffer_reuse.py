@@ -110,9 +110,7 @@ def _needed(builder: Generation, group: "Group") -> _Needed | None:
     return found
 
 
-def _add_buffers(
-    value: Value, found: _Needed, seen: set[int], groups: "list[Group]"
-) -> bool:
+def _add_buffers(value: Value, found: _Needed, seen: set[int], groups: "list[Group]") -> bool:
     """Add the buffers that hold a value, or what it is computed of; whether they are known."""
     todo = [value]
     while todo:

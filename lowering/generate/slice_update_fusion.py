@@ -82,14 +82,10 @@ class Boxes(Inlined):
 class Mapped(Boxes):
     """What an elementwise operation, `fn`, makes of a chain: it joins the chain's one pass."""
 
-    def __init__(
-        self, chain: Value, fn: Callable[..., Expr], cost: int, inputs: Sequence[Value]
-    ):
+    def __init__(self, chain: Value, fn: Callable[..., Expr], cost: int, inputs: Sequence[Value]):
         state = chain.state
         assert isinstance(state, Boxes)
-        super().__init__(
-            state.base, state.boxes, state.cost + cost, chain.shape, sources=inputs
-        )
+        super().__init__(state.base, state.boxes, state.cost + cost, chain.shape, sources=inputs)
         self.made = fn
         self.part = (0,) * chain.ndim, chain.shape
         chain.state = Inlined(
@@ -152,9 +148,7 @@ def extends(
     return r.combine is not None and isinstance(operand.state, Inlined) and operand.state.cost <= 1
 
 
-def extend(
-    builder: Generation, r: recipe.Update, inputs: Sequence[Value], out: Value
-) -> None:
+def extend(builder: Generation, r: recipe.Update, inputs: Sequence[Value], out: Value) -> None:
     """Take one more box; store the result unless another update follows."""
     assert r.box is not None
     operand: Value = r.operand  # type: ignore[assignment]
