@@ -65,7 +65,7 @@ def length_of_blocks(scan: ScanRecord, parts: Split) -> int | None:
 
 
 def _length(iterations: int, state: int, row: int) -> int:
-    """The shortest blocks that keep hardly more bytes than those that keep the least."""
+    """The shortest blocks, after which no iteration is left, that keep hardly more than the least bytes."""
     root = isqrt(iterations)
 
     def kept(b: int) -> float:
@@ -73,8 +73,10 @@ def _length(iterations: int, state: int, row: int) -> int:
         return found * (policy.ODD_BLOCKS if b % 2 else 1)
 
     sizes = range(max(root // 2, 2), 2 * root)
-    most = policy.SHORT_BLOCKS * min(map(kept, sizes))
-    return next(b for b in sizes if kept(b) <= most)
+    best = min(sizes, key=lambda b: (kept(b), abs(b - root)))
+    most = policy.SHORT_BLOCKS * kept(best)
+    whole = [b for b in sizes if b < best and b % 2 <= best % 2 and not iterations % b]
+    return next((b for b in whole if kept(b) <= most), best)
 
 
 def _is_in_strips(scan: ScanRecord, parts: Split, near_row: int) -> bool:

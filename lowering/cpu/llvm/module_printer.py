@@ -27,7 +27,7 @@ from fnx.lowering.ir import kernel, traversal
 from fnx.lowering.ir.kernel import Buffer, Program, Ref, Stmt
 from fnx.lowering.ir.number_formats import BYTES, KIND, PART, itemsize
 
-from . import loop_tails, progress, register_transpose, scheduling_attributes
+from . import loop_tails, prefetching, progress, register_transpose, scheduling_attributes
 from . import scalar as ls
 from . import types as lt
 from .control_flow import Flow
@@ -240,6 +240,7 @@ class Body(Flow):
     # --- functions of their own -----------------------------------------------------------------
 
     def loop(self, s: kernel.Loop) -> None:
+        prefetching.next_row(self, s)
         s = loop_tails.whole(s, self.halves, self.rows)
         if is_shared_out(s) and self.shares:
             self.share_out(s)

@@ -1,6 +1,7 @@
 """Gradients of simulations on grids, however their stencils are written, against the plain interpreter."""
 
 import os
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,8 +10,11 @@ from kernels import program
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
+from fnx.core.backend import Memory
+from fnx.lowering.cpu.processor import thresholds
 from fnx.lowering.ir import traversal
-from fnx.lowering.ir.kernel import Copy, Loop
+from fnx.lowering.ir.kernel import Copy, Loop, Nest
+from fnx.transforms.traced_program import NamedBackend
 
 FUZZ, START = (int(os.environ.get(k, 0)) for k in ("FNX_FUZZ", "FNX_FUZZ_FROM"))
 
@@ -125,8 +129,20 @@ class Simulation:
         return sum(jnp.sum(f * f + f) for f in last)
 
 
+def agree(g, arguments, dtype):
+    """What is compiled is what the interpreter finds."""
+    found = fnx.jit(g)(*arguments)
+    wanted = fnx.jit(g, backend="reference")(*arguments)
+    tolerance = {"float64": 1e-9, "float32": 2e-3}[str(dtype)]
+    for a, b in zip(*map(fnx.tree.leaves, (found, wanted)), strict=True):
+        scale = float(np.max(np.abs(b), initial=1.0))
+        np.testing.assert_allclose(np.asarray(a) / scale, np.asarray(b) / scale, atol=tolerance)
+
+
 @pytest.mark.parametrize("seed", range(START, START + (FUZZ or 16)))
-def test_random_simulations(seed):
+def test_random_simulations(seed, monkeypatch):
+    if seed % 2:  # blocks of iterations are run again, however little they keep
+        monkeypatch.setattr(NamedBackend, "memory", Memory(near=4, near_row=0))
     s = Simulation(seed)
     g = fnx.grad(s.loss, tuple(range(s.fields + 1)))
     arguments = s.arguments
@@ -135,9 +151,65 @@ def test_random_simulations(seed):
     if seed % 4 == 2 and s.steps < BLOCKED:
         first = g
         g = fnx.grad(lambda *xs: sum(jnp.sum(jnp.cos(x)) for x in first(*xs)), 0)
-    found = fnx.jit(g)(*arguments)
-    wanted = fnx.jit(g, backend="reference")(*arguments)
-    tolerance = {"float64": 1e-9, "float32": 2e-3}[str(s.dtype)]
-    for a, b in zip(*map(fnx.tree.leaves, (found, wanted)), strict=True):
-        scale = float(np.max(np.abs(b), initial=1.0))
-        np.testing.assert_allclose(np.asarray(a) / scale, np.asarray(b) / scale, atol=tolerance)
+    agree(g, arguments, s.dtype)
+
+
+@pytest.mark.parametrize("seed", range(START, START + (FUZZ or 4)))
+def test_requests_for_rows_to_come_change_nothing(seed, monkeypatch, no_code):
+    monkeypatch.setattr(thresholds, "PREFETCHED_BUFFER", 0)
+    monkeypatch.setattr(thresholds, "PREFETCHED_ROW", (1, 256))
+    s = Simulation(seed)
+    g = fnx.grad(s.loss, tuple(range(s.fields + 1)))
+    agree(g, s.arguments, s.dtype)
+
+
+def gradient(step, fields, n, steps=BLOCKED):
+    """Of a simulation on a square, by its state and a coefficient."""
+
+    def loss(*arguments):
+        *state, c = arguments
+        advance = lambda s, _: (step(s, c), None)
+        return sum(jnp.sum(f**2) for f in lax.scan(advance, tuple(state), None, length=steps)[0])
+
+    g = fnx.grad(loss, tuple(range(fields + 1)))
+    rng = np.random.default_rng(0)
+    return g, [0.1 * rng.uniform(size=(n, n)) for _ in range(fields + 1)]
+
+
+def set_wave(state, c):
+    """The wave equation with fixed ends: the inner part of a field of zeros is set."""
+    u, v = state
+    inner = u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2] - 4 * u[1:-1, 1:-1]
+    v = v + c * jnp.zeros_like(u).at[1:-1, 1:-1].set(inner)
+    return u + 0.1 * v, v
+
+
+def padded_wave(state, c):
+    """The wave equation with reflecting ends: padded by what is there."""
+    u, v = state
+    p = jnp.pad(u, 1, mode="edge")
+    v = v + c * (p[2:, 1:-1] + p[:-2, 1:-1] + p[1:-1, 2:] + p[1:-1, :-2] - 4 * u)
+    return u + 0.1 * v, v
+
+
+def test_what_rows_of_far_stacks_are_stored_into_is_asked_for(monkeypatch, no_code):
+    g, arguments = gradient(set_wave, 2, 40)
+    asks = lambda: "@llvm.prefetch" in fnx.jit(partial(g)).lower(*arguments).as_text("llvm")
+    assert not asks()  # they are near
+    monkeypatch.setattr(thresholds, "PREFETCHED_BUFFER", 40 * 40 * 8 * 5)
+    assert asks()
+
+
+@pytest.mark.parametrize("step", [set_wave, padded_wave])
+def test_no_step_of_a_simulation_copies_a_field(step):
+    """Carries of loops whose stacks they live in, and accumulators of cotangents, are updated in place."""
+    g, arguments = gradient(step, 2, 96)
+    loops = [s for s in traversal.statements(program(g, *arguments).body) if isinstance(s, Loop)]
+    steps = [s for s in loops if any(isinstance(x, Nest) for x in s.body) and not _has_loops(s)]
+    assert len(steps) == 3  # forward, forward again, and back
+    assert not any(isinstance(x, Copy) for s in steps for x in s.body)
+    agree(g, arguments, "float64")
+
+
+def _has_loops(loop):
+    return any(isinstance(s, Loop) for s in loop.body)
