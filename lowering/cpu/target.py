@@ -16,11 +16,10 @@ from fnx.lowering.transform import (
 )
 
 from .processor import thresholds
-from .routines import table
+from .routines import matrix_vector_pairs, table
 from .schedule import (
     blocked_reductions,
     lane_refill,
-    matrix_vector_pairs,
     packing,
     polling,
     register_tiling,
