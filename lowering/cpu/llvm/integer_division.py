@@ -14,7 +14,6 @@ from fnx.lowering.cpu.processor import features
 from .emitter import Emitter
 from .types import REGISTER, Operand
 
-_HALF = (1 << 32) - 1
 _LONG = ("int64", "uint64")
 
 
@@ -101,11 +100,12 @@ def _unsigned(code: Emitter, n: str, divisor: int) -> str:
 
 def _upper(code: Emitter, n: str, m: int) -> str:
     """The upper 64 bits of the product with a number below 2**64."""
-    low, high = code.op(f"and i64 {n}, {_HALF}"), code.op(f"lshr i64 {n}, 32")
+    half = (1 << 32) - 1
+    low, high = code.op(f"and i64 {n}, {half}"), code.op(f"lshr i64 {n}, 32")
     (ll, lh), (hl, hh) = (
-        [code.op(f"mul i64 {x}, {part}") for part in (m & _HALF, m >> 32)] for x in (low, high)
+        [code.op(f"mul i64 {x}, {part}") for part in (m & half, m >> 32)] for x in (low, high)
     )
     middle = code.op(f"add i64 {hl}, {code.op(f'lshr i64 {ll}, 32')}")
-    rest = code.op(f"add i64 {lh}, {code.op(f'and i64 {middle}, {_HALF}')}")
+    rest = code.op(f"add i64 {lh}, {code.op(f'and i64 {middle}, {half}')}")
     top = code.op(f"add i64 {hh}, {code.op(f'lshr i64 {middle}, 32')}")
     return code.op(f"add i64 {top}, {code.op(f'lshr i64 {rest}, 32')}")
