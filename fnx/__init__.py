@@ -216,6 +216,7 @@ _later.add("fnx.numpy.arrays.util", "fnx.transforms.vmap", "vmap")
 _later.along("fnx.core.array", "fnx.numpy")  # arrays have their operators from there
 _later.along("fnx.numpy", "fnx.transforms.jit fnx.transforms.grad fnx.transforms.vmap")
 _later.add("fnx.core.lazy_imports", "fnx.observe.displays.dispatch", "html")
+_later.add("fnx.core.primitive", "fnx.lowering.cpu.ufuncs", "compiled_ufunc")
 
 
 def _shards(x: Array) -> _Any:
