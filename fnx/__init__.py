@@ -218,6 +218,7 @@ _later.along("fnx.numpy", "fnx.transforms.jit fnx.transforms.grad fnx.transforms
 _later.add("fnx.process.placement", "fnx.process.sharded_program", "at_once")
 _later.add("fnx.process.sharded_program", "fnx.transforms.traced_program", "BACKEND")
 _later.add("fnx.core.lazy_imports", "fnx.observe.displays.dispatch", "html")
+_later.add("fnx.core.primitive", "fnx.lowering.cpu.ufuncs", "compiled_ufunc")
 
 
 def _shards(x: Array) -> _Any:

@@ -11,6 +11,7 @@ from fnx.core.jaxpr import Jaxpr, eval_jaxpr, made_once
 from fnx.core.primitive import Primitive
 from fnx.core.source import origin, set_origin, user_source
 from fnx.interpreters.trace import Stage, trace_closed
+from fnx.ops.elementwise.convert import ConvertElementType
 
 
 class SymbolicZero:
@@ -79,11 +80,13 @@ class JVP(Interpreter):
         self.records = type(parent) is Stage and type(parent.parent) in (Stage, type(None))
 
     def process(self, prim: Primitive, args: tuple) -> tuple:
-        primals, tangents, touched = [], [], False
+        primals, tangents, touched, strong = [], [], False, False
         for a in args:
             if type(a) is JVPTracer and a.owner is self:
-                primals.append(a.primal)
-                tangents.append(a.tangent)
+                p, t = a.primal, a.tangent
+                primals.append(p)
+                tangents.append(t)
+                strong |= p.weak_type and not t.weak_type  # type: ignore[attr-defined]
                 touched = True
             else:
                 primals.append(a)
@@ -96,6 +99,8 @@ class JVP(Interpreter):
         try:
             before = source and set_origin[source]
             try:
+                if strong:
+                    tangents = [_as_weak(t, p) for t, p in zip(tangents, primals, strict=True)]
                 outs, touts = self.rule(prim, tuple(primals), tuple(tangents))
             finally:
                 if before is not None:
@@ -123,6 +128,13 @@ class JVP(Interpreter):
 
     def join(self, primal: Array, tangent: Array | None) -> Array:
         return primal if tangent is None else JVPTracer(self, primal, tangent)
+
+
+def _as_weak(tangent: Array | None, primal: Array) -> Array | None:
+    """A tangent that is weak where its primal is, as JAX's functions take them."""
+    if tangent is None or tangent.weak_type or not primal.weak_type:  # type: ignore[attr-defined]
+        return tangent
+    return ConvertElementType(tangent.dtype, True)(tangent)
 
 
 def jvp(

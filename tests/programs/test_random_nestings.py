@@ -68,8 +68,10 @@ def test_nestings_are_what_jax_has(kind, seed):
     run = made.program()
     try:
         expected = oracle.results(lambda: run(SimpleNamespace(api=jax, jnp=numpy, lax=jlax)))
-    except jax.errors.UnexpectedTracerError:
-        return  # a rule that closes over a value of a body, which fnx may know
+    except (jax.errors.UnexpectedTracerError, jax.errors.TracerArrayConversionError):
+        pytest.skip("a rule that closes over a value of a body, which JAX loses and fnx may know")
+    except NotImplementedError as error:
+        pytest.skip(f"JAX has no rule: {error}")
     except (TypeError, ValueError) as error:
         with pytest.raises(type(error)):
             run(FNX)

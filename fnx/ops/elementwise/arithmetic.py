@@ -1,8 +1,6 @@
 """The elementwise primitives of arithmetic and elementary functions, one line of data each."""
 
 import math
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +18,6 @@ from fnx.core.cost import (
     REMAINDER,
     ROOT,
     SELECTION,
-    SIMPLE,
     Cost,
 )
 from fnx.core.errors import TypeMismatch
@@ -35,18 +32,23 @@ from fnx.ops.elementwise.convert import (  # noqa: F401  the rest of the family,
     convert,
 )
 from fnx.ops.elementwise.half_powers import by_root
+from fnx.ops.elementwise.native import implements, native
 from fnx.ops.elementwise.pointwise import (
     ANY,
     FLOAT,
     INEXACT,
     INTEGER,
     NUMBER,
-    Dtypes,
     Elementwise,
     Pointwise,
     add,
+    binary,
     dtype_table,
+    elementary,
+    exact_on_reals,
     identity,
+    linear,
+    unary,
 )
 from fnx.ops.elementwise.select import (  # noqa: F401
     and_,
@@ -66,46 +68,6 @@ from fnx.ops.elementwise.select import (  # noqa: F401
 
 REALS = dtype_table("c", dtypes.real_of)
 COMPLEXES = {np.dtype(np.float32): dtypes.complex64, np.dtype(np.float64): dtypes.complex128}
-
-
-def unary(
-    name: str,
-    impl: Callable,
-    accepts: Dtypes,
-    jvp: Callable | None = None,
-    expr: Any = "",
-    cost: Cost = SIMPLE,
-) -> Elementwise:
-    """A primitive of one operand; `jvp(t, out, x)`. Its scalar operation has its name."""
-    return Elementwise(name, impl, accepts, (jvp,), (), name if expr == "" else expr, cost)
-
-
-def linear(
-    name: str,
-    impl: Callable,
-    accepts: Dtypes,
-    push: Callable,
-    pull: Callable | None = None,
-    cost: Cost = SIMPLE,
-) -> Elementwise:
-    """A linear primitive of one operand: `push(t, out, x)` and `pull(ct, None, x)`."""
-    return Elementwise(name, impl, accepts, (push,), (pull or push,), name, cost)
-
-
-def binary(
-    name: str,
-    impl: Callable,
-    accepts: Dtypes,
-    jvps: tuple = (None, None),
-    pulls: tuple = (),
-    expr: Any = "",
-    cost: Cost = SIMPLE,
-) -> Elementwise:
-    """A primitive of two operands; `jvps[k](t, out, x, y)`."""
-    return Elementwise(name, impl, accepts, jvps, pulls, name if expr == "" else expr, cost)
-
-
-elementary = partial(unary, cost=ELEMENTARY)
 
 
 def one(x: Any) -> Any:
@@ -133,6 +95,13 @@ mul: Elementwise = binary("mul", np.multiply, NUMBER, _MUL, _MUL)
 _OVER = lambda t, o, x, y: div(t, y)
 
 
+_DIV = native(
+    reference_functions.div,
+    2,
+    {d: reference_functions.div if dtypes.is_integer(d) else np.divide for d in dtype_table("iuf")},
+)
+
+
 @dataclass(frozen=True)
 class Div(Pointwise):
     """x / y. Whatever depends on y divides by it again: its derivatives share one reciprocal."""
@@ -143,7 +112,7 @@ class Div(Pointwise):
     jvps = (_OVER, None)
     pulls = (_OVER, None)
     expr = "div"
-    impl = staticmethod(reference_functions.div)
+    impl = staticmethod(_DIV)
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         (x, y), (tx, ty) = primals, tangents
@@ -158,6 +127,7 @@ class Div(Pointwise):
 
 
 div: Pointwise = Div()
+implements(_DIV, div)
 
 
 def _truncated(q: Any) -> Any:
@@ -206,6 +176,9 @@ def _pow_base(t: Any, out: Any, x: Any, y: Any) -> Any:
     return mul(t, mul(y, pow_(x, sub(y, scalar(1, y.dtype)))))  # never weak, as JAX's
 
 
+_POW = native(np.power, 2)
+
+
 @dataclass(frozen=True)
 class Pow(Pointwise):
     """x ** y, of equal inexact dtypes, or with an integer exponent of any integer dtype."""
@@ -220,7 +193,7 @@ class Pow(Pointwise):
         return super().abstract(x, y)
 
     def impl(self, x: np.ndarray, y: np.ndarray) -> Any:  # type: ignore[override]
-        return np.power(x, y if y.dtype == x.dtype else y.astype(x.dtype))
+        return _POW(x, y if y.dtype == x.dtype else y.astype(x.dtype))
 
     @property
     def jvps(self) -> tuple:  # type: ignore[override]
@@ -236,6 +209,7 @@ class Pow(Pointwise):
 
 
 pow_ = Pow()
+implements(_POW, pow_)
 
 
 @dataclass(frozen=True)
@@ -270,7 +244,9 @@ class IntegerPow(Pointwise):
         return lambda a: expr.apply("integer_pow", a, attr=self.y)
 
 
-square: Elementwise = unary("square", np.square, NUMBER, lambda t, o, x: times(2, mul(t, x)))
+square: Elementwise = unary(
+    "square", exact_on_reals(np.square), NUMBER, lambda t, o, x: times(2, mul(t, x))
+)
 
 
 def _abs_tangent(t: Any, out: Any, x: Any) -> Any:
@@ -281,7 +257,7 @@ def _abs_tangent(t: Any, out: Any, x: Any) -> Any:
 
 
 abs_: Elementwise = unary("abs", np.abs, dtype_table("if") | REALS, _abs_tangent)
-sign: Elementwise = unary("sign", np.sign, NUMBER)
+sign: Elementwise = unary("sign", native(np.sign, exact=dict.fromkeys(INTEGER, np.sign)), NUMBER)
 floor: Elementwise = unary("floor", np.floor, FLOAT)
 ceil = unary("ceil", np.ceil, FLOAT)
 
@@ -310,11 +286,15 @@ nextafter = binary("nextafter", np.nextafter, FLOAT)
 # --- powers, exponentials, logarithms -----------------------------------------------------------
 
 sqrt = unary(
-    "sqrt", np.sqrt, INEXACT, lambda t, o, x: mul(t, times(0.5, div(one(o), o))), cost=ROOT
+    "sqrt",
+    exact_on_reals(np.sqrt),
+    INEXACT,
+    lambda t, o, x: mul(t, times(0.5, div(one(o), o))),
+    cost=ROOT,
 )
 rsqrt: Elementwise = unary(
     "rsqrt",
-    reference_functions.rsqrt,
+    native(reference_functions.rsqrt),
     INEXACT,
     lambda t, o, x: mul(t, times(-0.5, div(o, x))),
     cost=RECIPROCAL_ROOT,
@@ -389,7 +369,7 @@ atanh = elementary(
 )
 atan2 = binary(
     "atan2",
-    np.arctan2,
+    native(np.arctan2, 2),
     FLOAT,
     (
         lambda t, o, x, y: mul(t, div(y, _norm2(x, y))),

@@ -27,6 +27,7 @@ from fnx.ops.elementwise.arithmetic import (
     times,
     unary,
 )
+from fnx.ops.elementwise.native import native
 from fnx.ops.elementwise.parameter_derivatives import (
     hyp1f1_grad_a,
     hyp1f1_grad_b,
@@ -77,7 +78,7 @@ def _ratio(x: Any, y: Any) -> Any:
 
 xlogy = binary(
     "xlogy",
-    _product(np.log),
+    native(_product(np.log), 2),
     INEXACT,
     (lambda t, o, x, y: mul(t, log(y)), lambda t, o, x, y: mul(t, _ratio(x, y))),
     expr=_product_expr("log"),
@@ -85,7 +86,7 @@ xlogy = binary(
 )
 xlog1py = binary(
     "xlog1py",
-    _product(np.log1p),
+    native(_product(np.log1p), 2),
     INEXACT,
     (
         lambda t, o, x, y: mul(t, log1p(y)),

@@ -13,7 +13,7 @@ from fnx.core import dtypes
 from fnx.core import scalar as expr
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
-from fnx.core.cost import SIMPLE, Cost
+from fnx.core.cost import ELEMENTARY, SIMPLE, Cost
 from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import Interpreter, Tracer, evaluate, use
@@ -22,6 +22,7 @@ from fnx.core.recipe import Host, Operand, Point, Recipe
 from fnx.ops.base.broadcast import Broadcast, Sum, broadcast_axis
 from fnx.ops.base.permute import move_axis
 from fnx.ops.base.sharding_rule import Factors, axis_by_axis
+from fnx.ops.elementwise.native import implements, native
 
 Dtypes = Mapping[np.dtype, np.dtype]
 
@@ -195,11 +196,61 @@ class Elementwise(Pointwise):
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
+    def __post_init__(self) -> None:
+        implements(self.impl, self)
+
     def __repr__(self) -> str:
         return self.name
 
     def __reduce__(self) -> str:
         return self.name
+
+
+def unary(
+    name: str,
+    impl: Callable,
+    accepts: Dtypes,
+    jvp: Callable | None = None,
+    expr: Any = "",
+    cost: Cost = SIMPLE,
+) -> Elementwise:
+    """A primitive of one operand; `jvp(t, out, x)`. Its scalar operation has its name."""
+    return Elementwise(name, impl, accepts, (jvp,), (), name if expr == "" else expr, cost)
+
+
+def linear(
+    name: str,
+    impl: Callable,
+    accepts: Dtypes,
+    push: Callable,
+    pull: Callable | None = None,
+    cost: Cost = SIMPLE,
+) -> Elementwise:
+    """A linear primitive of one operand: `push(t, out, x)` and `pull(ct, None, x)`."""
+    return Elementwise(name, impl, accepts, (push,), (pull or push,), name, cost)
+
+
+def binary(
+    name: str,
+    impl: Callable,
+    accepts: Dtypes,
+    jvps: tuple = (None, None),
+    pulls: tuple = (),
+    expr: Any = "",
+    cost: Cost = SIMPLE,
+) -> Elementwise:
+    """A primitive of two operands; `jvps[k](t, out, x, y)`."""
+    return Elementwise(name, impl, accepts, jvps, pulls, name if expr == "" else expr, cost)
+
+
+def exact_on_reals(ufunc: Callable) -> Callable:
+    """NumPy's function, which rounds correctly but for complex numbers."""
+    return native(ufunc, exact=dict.fromkeys(dtype_table("iuf"), ufunc))
+
+
+def elementary(name: str, reference: Callable, accepts: Dtypes, jvp: Callable) -> Elementwise:
+    """A primitive of one operand that no library rounds correctly."""
+    return unary(name, native(reference), accepts, jvp, cost=ELEMENTARY)
 
 
 def identity(t: Array, out: Any, *xs: Any) -> Array:

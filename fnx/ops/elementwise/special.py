@@ -27,6 +27,7 @@ from fnx.ops.elementwise.arithmetic import (
     times,
     unary,
 )
+from fnx.ops.elementwise.native import native
 from fnx.ops.elementwise.parameter_derivatives import (
     beta_grad_a,
     beta_grad_b,
@@ -73,21 +74,23 @@ def _erf_slope(x: Any) -> Any:
     return times(2 / math.sqrt(math.pi), exp(neg(square(x))))
 
 
-erf = unary("erf", _scipy("erf"), FLOAT, lambda t, o, x: mul(t, _erf_slope(x)), cost=SPECIAL)
+erf = unary(
+    "erf", native(_scipy("erf")), FLOAT, lambda t, o, x: mul(t, _erf_slope(x)), cost=SPECIAL
+)
 erfc = unary(
-    "erfc", _scipy("erfc"), FLOAT, lambda t, o, x: mul(t, neg(_erf_slope(x))), cost=SPECIAL
+    "erfc", native(_scipy("erfc")), FLOAT, lambda t, o, x: mul(t, neg(_erf_slope(x))), cost=SPECIAL
 )
 erf_inv = unary(
     "erf_inv",
-    _scipy("erfinv"),
+    native(_scipy("erfinv")),
     FLOAT,
     lambda t, o, x: mul(t, times(math.sqrt(math.pi) / 2, exp(square(o)))),
     cost=SPECIAL,
 )
-lgamma = unary("lgamma", _lgamma, FLOAT, lambda t, o, x: mul(t, digamma(x)), cost=SPECIAL)
+lgamma = unary("lgamma", native(_lgamma), FLOAT, lambda t, o, x: mul(t, digamma(x)), cost=SPECIAL)
 digamma: Elementwise = unary(
     "digamma",
-    _scipy("psi"),
+    native(_scipy("psi")),
     FLOAT,
     lambda t, o, x: mul(t, polygamma(scalar(1, x.dtype) if x.shape else one(x), x)),
     cost=SPECIAL,
@@ -325,8 +328,12 @@ def _i0e_slope(t: Any, o: Any, x: Any) -> Any:
     return mul(t, sub(bessel_i1e(x), mul(sign(x), o)))
 
 
-bessel_i0e = unary("bessel_i0e", _scipy("i0e"), FLOAT, _i0e_slope, expr=bessel.i0e, cost=LIBRARY)
-bessel_i1e = unary("bessel_i1e", _scipy("i1e"), FLOAT, _i1e_slope, expr=bessel.i1e, cost=LIBRARY)
+bessel_i0e = unary(
+    "bessel_i0e", native(_scipy("i0e")), FLOAT, _i0e_slope, expr=bessel.i0e, cost=LIBRARY
+)
+bessel_i1e = unary(
+    "bessel_i1e", native(_scipy("i1e")), FLOAT, _i1e_slope, expr=bessel.i1e, cost=LIBRARY
+)
 
 __all__ = [
     "bessel_i0e",

@@ -251,8 +251,8 @@ multiples of pi / 2 up to the largest numbers) and over the worst of about a mil
 Results that are denormal count in units of the smallest one. Correct rounding is 0.5.
 
 Special values (zeros with their signs, infinities, NaN, and C99's cases of `pow` and `atan2`) are
-exact; results are the same on every CPU, in scalar and in vector code. All this is of compiled
-code: without `jit` a function is NumPy's, which in float32 is up to 3 units off.
+exact; results are the same on every CPU, in scalar and in vector code. Without `jit` the same code
+runs (`lowering/cpu/ufuncs.py`), and gives the same bits.
 
 float16 and bfloat16 are computed in float32.
 
