@@ -22,8 +22,8 @@ class Rotation:
 
     >>> from fnx.scipy.spatial.transform import Rotation
     >>> quarter = Rotation.from_euler("z", 90, degrees=True)
-    >>> jnp.round(quarter.apply(jnp.array([1.0, 0.0, 0.0])), 6)
-    Array([0., 1., 0.], dtype=float64)
+    >>> jnp.round(quarter.apply(jnp.array([1.0, 0.0, 1.0])) + 1.0, 6)
+    Array([1., 2., 2.], dtype=float64)
     """
 
     def __init__(self, quat: Any):
