@@ -7,8 +7,10 @@ functions are `along` of their primitives (fnx/ops/base/sharding_rule.py), with 
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from fnx.core import dtypes
-from fnx.core.array import Array
+from fnx.core.array import Array, as_array
 from fnx.ops.base.broadcast import Broadcast, full, scalar
 from fnx.ops.base.permute import reshape
 from fnx.ops.elementwise.arithmetic import max_, min_, mul, sub
@@ -66,9 +68,12 @@ def scatter(prim: Any, grid: Any, parts: Sequence[Any]) -> list | None:
         return None
     k = n.scatter_dims_to_operand_dims.index(axis)
     names, x = x.cut[axis], _whole_but(prim, grid, parts, axis)
-    indices = grid.gathered(indices)
+    indices, clips = grid.gathered(indices), prim.mode.name != "FILL_OR_DROP"
+    if clips:  # along all axes: below, what is outside is dropped
+        most = [x.shape[d] - sizes[d] for d in n.scatter_dims_to_operand_dims]
+        indices = _clipped(indices, most)
     free = tuple([c if set(c).isdisjoint(names) else () for c in updates.cut])
-    index, mine, _ = _own(grid, x, axis, indices, k, prim.mode.name != "FILL_OR_DROP")
+    index, mine, _ = _own(grid, x, axis, indices, k, clips)
     index = _with(indices, k, select(mine, index, scalar(x.x.shape[axis], _INT)))
     drops = prim.again(type(prim), mode=type(prim.mode).FILL_OR_DROP)
     (y,) = grid.apply(drops, [_as_whole(grid, x, axis), index, grid.lay(updates, free)])
@@ -157,6 +162,16 @@ def _own(grid: Any, x: Any, axis: int, indices: Any, k: int, clips: bool) -> tup
     own = sub(i, _first(grid, x, axis))
     mine = and_(good, and_(ge(own, none), lt(own, scalar(x.x.shape[axis], _INT))))
     return own, mine, good
+
+
+def _clipped(indices: Any, most: Sequence[int]) -> Any:
+    """Index vectors whose entries are from 0 to these."""
+    wide = ConvertElementType(_INT)(indices.x)
+    last = as_array(np.array(most, _INT))
+    bound = [
+        Broadcast(wide.shape, (wide.ndim - 1,))(b) for b in (full((len(most),), 0, _INT), last)
+    ]
+    return type(indices)(min_(max_(wide, bound[0]), bound[1]), indices.shape, indices.cut)
 
 
 def _first(grid: Any, x: Any, axis: int) -> Array:
