@@ -33,6 +33,7 @@ CALLS: dict[str, list[tuple[tuple, dict]]] = {
     **{n: [((M,), {}), ((V, W), {}), ((M.T,), {"rowvar": False})] for n in "cov corrcoef".split()},
     **{n: [((V,), {}), ((F32,), {}), ((I * 1.0,), {})] for n in "frexp modf sinc".split()},
     "ldexp": [((V, I[0]), {}), ((V, 3), {})],
+    "roll": [((V, 2), {}), ((M, -1, 0), {}), ((M, (1, 2), (0, 1)), {}), ((M,), {"shift": 3})],
     "hypot": [((V, W), {}), ((V, 2.0), {}), ((3, 4), {}), ((F32, 1), {})],
     "unwrap": [((4 * V,), {}), ((V, 1.0), {"period": 2})],
     "trapezoid": [((V,), {}), ((V,), {"dx": 0.5}), ((V, W), {})],

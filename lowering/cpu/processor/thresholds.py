@@ -79,10 +79,7 @@ INTERLEAVED_CARRIES = 4
 GRAIN_WORK = 1 << 17  # operations worth a task of their own: a few microseconds
 PREFETCHED_BUFFER = 1 << 22  # bytes of a buffer of which nothing stays in a core's caches,
 ROW_ENDS = 16  # elements between one such row and the next, at most,
-PREFETCHED_ROW = (
-    4,
-    256,
-)  # and lines of the rows that are asked for at once, a third of the nearest one
+PREFETCHED_ROW = (4, 256)  # and lines of rows asked for at once, a third of the nearest one
 REGISTER_OPERATIONS = 3  # for each number, if what a loop needs registers for is numbers
 
 # lowering/cpu/jit

@@ -316,5 +316,9 @@ def test_division_by_a_number_of_the_program(dtype, divisor):
         import fnx
 
         report = fnx.jit(lambda x: x % divisor).lower(x).as_text("llvm")
-        assert f"rem {'i' + dtype.split('int')[1]} " in report
-        assert f", {divisor}\n" in report
+        bits = dtype.split("int")[1]
+        if bits == "64" and divisor & (divisor - 1):  # which LLVM would not do for vectors
+            assert "rem i64 " not in report
+        else:
+            assert f"rem i{bits} " in report
+            assert f", {divisor}\n" in report

@@ -148,9 +148,12 @@ def check_arrays():
         equal(whole(x), rows)
         assert f"parts in process {ME}" in repr(x)
         assert f"[{ME * LOCAL * n}:" in repr(x)
-    for read in (np.asarray, fnx.device_get, float, lambda x: x + 1):
+    for read in (np.asarray, fnx.device_get, float):
         with pytest.raises(ValueError, match="process_allgather"):
             read(x)
+    later = x + 1  # where the parts lie
+    assert later.sharding == s
+    equal(whole(later), rows + 1)
     with pytest.raises(ValueError, match=rf"expected \({len(mine)}, 8\)"):
         fnx.make_array_from_process_local_data(s, mine[1:], rows.shape)
     copies = fnx.device_put(rows, fnx.NamedSharding(mesh, fnx.P()))
@@ -168,6 +171,7 @@ def check_sharded_jit():
         lambda x: x.T @ x,
         lambda x: x[2:] - x[:-2],
         lambda x: jnp.cumsum(x, 0),
+        lambda x: jnp.sort(x, 0)[::-2],
         diffuse,
         fnx.grad(lambda x: jnp.sum(diffuse(x)[0] ** 2)),
     ]
@@ -184,9 +188,11 @@ def check_sharded_jit():
         np.testing.assert_allclose(whole(placed), np.sin(rows), 1e-12)
     mesh, rows = on_all()
     x = fnx.device_put(rows, fnx.NamedSharding(mesh, fnx.P("x")))
-    text = fnx.jit(lambda x: jnp.cumsum(x, 0)).lower(x).compile().report()
+    text = fnx.jit(lambda x: jnp.sort(x, 0)).lower(x).compile().report()
     assert f"of {N} processes" in text
     assert "all_gather of f64[16,8]" in text
+    text = fnx.jit(lambda x: jnp.cumsum(x, 0)).lower(x).compile().report()
+    assert "all_gather of f64[16,8]" not in text
 
 
 def check_shard_map():
