@@ -107,7 +107,7 @@ class Tracer(Array):
         """For kinds of tracers that programs for JAX define, which have no slots."""
         self.owner = trace
         if aval is not None:
-            self.aval = aval
+            self.aval = aval  # type: ignore[misc]
 
     @property
     def weak_type(self) -> bool:
