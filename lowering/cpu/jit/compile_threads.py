@@ -7,10 +7,10 @@ locked by whom an interrupt meets inside it, and the others would wait for ever.
 
 import os
 import threading
+from _queue import Empty, SimpleQueue  # without the other queues
 from _thread import start_new_thread
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from queue import Empty, SimpleQueue
 from typing import Any
 
 from fnx.lowering.cpu.processor import thresholds

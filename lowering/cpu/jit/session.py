@@ -12,7 +12,7 @@ from typing import Any
 
 from fnx.core.threads.fork_safety import fork_safe
 
-from . import compile_threads, llvm_options
+from . import compile_threads
 
 _session = fork_safe(threading.RLock())
 
@@ -70,7 +70,9 @@ def _end(crew: compile_threads.Crew, llvms: bool, numbas: Any) -> None:
     _give_back(_llvms_lock(), llvms)  # helpers want it
     crew.disperse()
     crew.tasks.put(None)
-    llvm_options.restore()
+    options = sys.modules.get(f"{__package__}.llvm_options")  # a process that compiles has it
+    if options is not None:
+        options.restore()
     _give_back(_llvms_lock(), llvms)
     _give_back(numbas, True)
 
