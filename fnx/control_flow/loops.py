@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from fnx.control_flow import explored
 from fnx.control_flow.bodies import carry_error, promoted, trace_body
 from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray, as_array
@@ -176,6 +175,8 @@ def _scan_explored(
     def compiled(carry: Tree, rows: Tree, length: int) -> tuple[Tree, Tree]:
         return _scan(f, carry, rows, length, reverse, 1, f, loop)
 
+    from fnx.control_flow import explored
+
     return explored.scan(f, init, xs, count, reverse, loop.site, name_of(owner), compiled)
 
 
@@ -319,6 +320,8 @@ def _plain_while(
 ) -> Tree:
     carry, treedef = flatten_arrays(init_val, "the first value of while_loop")
     if config.exploration.get() is not None:
+        from fnx.control_flow import explored
+
         val = treedef.unflatten(carry)
         run = lambda test, body, val: _while(test, body, val, site, progress)
         return explored.while_loop(cond_fun, body_fun, val, site, run)

@@ -149,10 +149,16 @@ def _threads_of_blas(name: str) -> Callable[[], int]:
 
 def _product(routine: str, dtype: str) -> Callable[[], int]:
     def address() -> int:
-        from fnx.lowering.cpu.kernels import gemm, gemv, gemv_pair
+        if routine == "gemv_pair":
+            from fnx.lowering.cpu.kernels import gemv_pair
 
-        if routine in ("gemv", "gemv_pair"):
-            return (gemv if routine == "gemv" else gemv_pair).address(dtype)
+            return gemv_pair.address(dtype)
+        if routine == "gemv":
+            from fnx.lowering.cpu.kernels import gemv
+
+            return gemv.address(dtype)
+        from fnx.lowering.cpu.kernels import gemm
+
         return gemm.address(dtype, routine)
 
     return address
