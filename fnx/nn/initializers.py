@@ -8,7 +8,6 @@ from fnx import random
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
-from fnx.numpy import linalg
 from fnx.numpy.arrays import creation
 from fnx.numpy.arrays.util import named
 from fnx.numpy.elementwise import ufuncs as u
@@ -238,6 +237,9 @@ def orthogonal(scale=1.0, column_axis=-1, dtype=None):
     """
 
     def init(key, shape, dtype=dtype, out_sharding=None):
+        # Most networks have no such matrices, and fnx.numpy.linalg has many modules.
+        from fnx.numpy import linalg
+
         if len(shape) < 2:
             raise InvalidValue(
                 f"orthogonal initial values need at least 2 axes, not {tuple(shape)}"

@@ -1,4 +1,7 @@
-"""Random vectors and matrices: multivariate normal numbers, orthogonal matrices."""
+"""Random vectors and matrices: multivariate normal numbers, orthogonal matrices.
+
+Factorizations are imported by the functions that use them: most programs that draw numbers have none.
+"""
 
 from typing import Any
 
@@ -9,8 +12,6 @@ from fnx.ops.base.broadcast import Sum
 from fnx.ops.elementwise.arithmetic import abs_, add, div, mul, sign, sqrt
 from fnx.ops.elementwise.select import eq, select
 from fnx.ops.linalg import matrix as m
-from fnx.ops.linalg.eigen import QR, SVD, Eigh
-from fnx.ops.linalg.factorizations import cholesky
 from fnx.ops.structure.basic import broadcast_to, convert, scalar
 from fnx.random.continuous import normal_of
 from fnx.random.keys import canonical_shape, words_of
@@ -75,6 +76,9 @@ def _symmetric(a: Array) -> Array:
 
 
 def _factor(cov: Array, method: str) -> Array:
+    from fnx.ops.linalg.eigen import SVD, Eigh
+    from fnx.ops.linalg.factorizations import cholesky
+
     if method == "cholesky":
         return cholesky(_symmetric(cov))
     if method == "svd":
@@ -101,6 +105,8 @@ def orthogonal(
     >>> bool(jnp.allclose(q @ q.T, jnp.eye(3)))
     True
     """
+    from fnx.ops.linalg.eigen import QR
+
     words, dtype = words_of(key, "orthogonal"), float_dtype(dtype, "orthogonal", inexact=True)
     shape, (n, columns) = canonical_shape(shape), canonical_shape((n, n if m is None else m))
     tall, wide = max(n, columns), min(n, columns)
