@@ -1,8 +1,10 @@
 """`python benchmarks/observation.py`: what it costs to observe loops, and not to.
 
-Bars of loops: the same compiled loop with `fnx.progress()` and without, in turns within one process; both
-are compiled before. Calls: two processes in turns, of which one has profiled, shown progress and looked for
-nan before, and does none of it any more.
+Bars and checks of loops: the same compiled loop with `fnx.progress()`, `fnx.debug_nans()`,
+`fnx.debug_index()` or `checkify`, and without, in turns within one process; all are compiled before. Calls:
+two processes in turns, of which one has profiled, shown progress and looked for nan before, and does none
+of it any more.
+Beside the median of ratios stands the ratio of the fastest, which other work on the machine disturbs least.
 """
 
 from __future__ import annotations
@@ -62,8 +64,17 @@ def cpu_times(functions: list[Callable], x: Any, rounds: int) -> list[list[float
     return found
 
 
-def bars(quick: bool) -> list[tuple[str, Spread, float]]:
-    """Ratios with bars to without."""
+Row = tuple[str, Spread, float, float]  # name, ratios, that of the fastest, seconds without
+
+
+def row(name: str, off: list[float], on: list[float]) -> Row:
+    """The figures of samples that were taken in turns."""
+    ratios = Spread.of([b / a for a, b in zip(off, on)])
+    return name, ratios, min(on) / min(off), Spread.of(off).median
+
+
+def bars(quick: bool) -> list[Row]:
+    """With bars to without."""
     import fnx
 
     rows = []
@@ -76,10 +87,55 @@ def bars(quick: bool) -> list[tuple[str, Spread, float]]:
                 return compiled(x)
 
         off, on = cpu_times([compiled, shown], x, 5 if quick else ROUNDS)
-        ratios = [b / a for a, b in zip(off, on)]
-        rows.append((name, Spread.of(ratios), Spread.of(off).median))
+        rows.append(row(name, off, on))
     sys.stderr = sys.__stderr__
     return rows
+
+
+def simulation(shape: tuple[int, ...], n: int) -> Callable:
+    """The last value of a loop with a division, a logarithm and a table that is looked up."""
+    import fnx.numpy as jnp
+    from fnx import lax
+
+    table = jnp.linspace(0.5, 1.0, 64)
+
+    def step(c: Any, i: Any) -> tuple:
+        return jnp.log1p(c * table[i % 64]) / (c + 0.5) + 0.1, None
+
+    return lambda x: lax.scan(step, x, jnp.arange(n))[0].sum()
+
+
+def checks(quick: bool) -> list[Row]:
+    """With checks to without, of functions and of their gradients."""
+    import fnx
+    import fnx.numpy as jnp
+    from fnx.experimental import checkify
+
+    rows = []
+    for size, shape in SIZES.items():
+        n = max(10, int((2e6 if quick else 1e7) / (max(1, *shape, 1) + 10)))
+        loop = simulation(shape, n)
+        x = jnp.full(shape, 0.5)
+        for kind, f in (("", loop), ("gradient of ", fnx.grad(loop))):
+            found = cpu_times([fnx.jit(f), *checked(fnx, checkify, f)], x, 5 if quick else ROUNDS)
+            names = ("debug_nans", "debug_index", "checkify, all checks")
+            rows += [row(f"{kind}{size}: {k}", found[0], on) for k, on in zip(names, found[1:])]
+    return rows
+
+
+def checked(fnx: Any, checkify: Any, f: Callable) -> list[Callable]:
+    """f with each of the ways to check it."""
+    compiled = fnx.jit(f)
+    everything = fnx.jit(checkify.checkify(f, errors=checkify.all_checks))
+
+    def within(manager: Callable) -> Callable:
+        def call(x: Any) -> Any:
+            with manager():
+                return compiled(x)
+
+        return call
+
+    return [within(fnx.debug_nans), within(fnx.debug_index), lambda x: everything(x)[0].throw()]
 
 
 def work(observed: bool) -> dict[str, float]:
@@ -105,28 +161,24 @@ def work(observed: bool) -> dict[str, float]:
     return found
 
 
-def calls(rounds: int) -> list[tuple[str, Spread, float]]:
-    """Ratios of a process that has observed to one that has not."""
-    ratios: dict[str, list[float]] = {}
-    plain: dict[str, list[float]] = {}
+def calls(rounds: int) -> list[Row]:
+    """A process that has observed to one that has not."""
+    found: dict[str, dict[str, list[float]]] = {"": {}, "yes": {}}
     for _ in range(rounds):
-        pair = []
-        for observed in ("", "yes"):
+        for observed, samples in found.items():
             command = [sys.executable, __file__, "--worker", observed]
             done = subprocess.run(command, capture_output=True, text=True, check=True)
-            pair.append(json.loads(done.stdout.splitlines()[-1]))
-        for name, seconds in pair[0].items():
-            ratios.setdefault(name, []).append(pair[1][name] / seconds)
-            plain.setdefault(name, []).append(seconds)
-    return [(n, Spread.of(r), Spread.of(plain[n]).median) for n, r in ratios.items()]
+            for name, seconds in json.loads(done.stdout.splitlines()[-1]).items():
+                samples.setdefault(name, []).append(seconds)
+    return [row(name, off, found["yes"][name]) for name, off in found[""].items()]
 
 
-def show(title: str, rows: list[tuple[str, Spread, float]]) -> None:
+def show(title: str, rows: list[Row]) -> None:
     """A table of ratios, with quartiles."""
     print(f"\n{title}")
-    for name, ratio, seconds in rows:
-        spread = f"({ratio.low:.4f} to {ratio.high:.4f})"
-        print(f"  {name:40} {ratio.median:8.4f} {spread:22} {seconds * 1e3:10.4g} ms without")
+    for name, ratio, fastest, seconds in rows:
+        spread = f"{ratio.median:8.4f} ({ratio.low:.4f} to {ratio.high:.4f})"
+        print(f"  {name:44} {spread:30} fastest {fastest:8.4f} {seconds * 1e3:10.4g} ms without")
 
 
 def main() -> None:
@@ -139,6 +191,7 @@ def main() -> None:
         print(json.dumps(work(bool(options.worker))))
         return
     show("with bars, to without", bars(options.quick))
+    show("with checks, to without", checks(options.quick))
     show("after observation, to without", calls(2 if options.quick else WORKERS))
 
 

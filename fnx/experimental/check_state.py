@@ -13,14 +13,51 @@ from fnx.experimental.checks import Error, Site
 jnp: Any = numpy  # arrays get their methods when it is imported, which type checkers do not see
 
 
-class State:
-    """What the checks so far have found: the first site that failed, and each site's values.
+class Checks:
+    """The checks of a part of the program, in its order; what some found is told later (`fill`).
+
+    >>> from fnx.experimental.check_state import Checks
+    >>> Checks().outcome().error().get() is None
+    True
+    """
+
+    def __init__(self) -> None:
+        self.parts: list[Part | None] = []
+
+    def add(self, site: Site, good: Any, values: Sequence[Array]) -> None:
+        """A check of which `values` tell, if it is not good."""
+        self.fill(self.reserve(), site, good, values)
+
+    def reserve(self) -> int:
+        """A place for a check that is evaluated after others that follow it."""
+        self.parts.append(None)
+        return len(self.parts) - 1
+
+    def fill(self, place: int, site: Site, good: Any, values: Sequence[Array]) -> None:
+        code = jnp.where(good, np.int32(0), np.int32(1))
+        self.parts[place] = Found([(site, ())], [len(values)], 0), [code, *values], ""
+
+    def merge(self, found: "Found", leaves: Sequence[Any], loop: str = "") -> None:
+        """Checks of a part of this part; those of a loop have the iteration that failed behind them."""
+        self.parts.append((found, leaves, loop))
+
+    def outcome(self) -> "Outcome":
+        """What they found, all told."""
+        outcome = Outcome()
+        for part in self.parts:
+            assert part is not None, "a check that was never evaluated"
+            outcome.merge(*part)
+        return outcome
+
+
+class Outcome:
+    """What checks have found: the first site that failed, and each site's values.
 
     `iterations` are those in which it failed of the loops around it within this part of the program.
 
-    >>> from fnx.experimental.check_state import State
-    >>> State().error().get() is None
-    True
+    >>> from fnx.experimental.check_state import Outcome
+    >>> Outcome().found()
+    Found(sites=[], counts=[], depth=0)
     """
 
     def __init__(self) -> None:
@@ -29,15 +66,8 @@ class State:
         self.values: list[tuple[Array, ...]] = []
         self.iterations: list[Any] = []
 
-    def add(self, site: Site, good: Any, values: Sequence[Array]) -> None:
-        code = jnp.where(good, np.int32(0), np.int32(1))
-        self.merge(Found([(site, ())], [len(values)], 0), [code, *values])
-
     def merge(self, found: "Found", leaves: Sequence[Any], loop: str = "") -> None:
-        """Take over the state of a part of the program that ran after what is known.
-
-        That of a loop has the iteration that failed behind it.
-        """
+        """Take over what was found in a part of the program that ran after what is known."""
         code, rest = leaves[0], list(leaves[1:])
         offset = np.int32(len(self.sites))
         fresh = jnp.where(code == 0, np.int32(0), code + offset)
@@ -75,10 +105,10 @@ Placed = tuple[Site, tuple[str, ...]]  # a site, and the loops around it
 
 
 class Found(NamedTuple):
-    """What a state's leaves are: sites, the number of values of each, and of iterations behind them.
+    """What an outcome's leaves are: sites, the number of values of each, and of iterations behind them.
 
-    >>> from fnx.experimental.check_state import State
-    >>> State().found()
+    >>> from fnx.experimental.check_state import Checks
+    >>> Checks().outcome().found()
     Found(sites=[], counts=[], depth=0)
     """
 
@@ -87,4 +117,6 @@ class Found(NamedTuple):
     depth: int
 
 
-__all__ = ["Found", "State"]
+Part = tuple[Found, Sequence[Any], str]  # what it is of, its leaves, and the loop that it is
+
+__all__ = ["Checks", "Found", "Outcome"]

@@ -175,3 +175,54 @@ def test_dtypes_and_shapes(dtype, shape):
     x = jnp.zeros(shape, dtype)
     text = texts(lambda x: x / x, x, errors=checkify.nan_checks)
     assert (text is None) == (0 in shape)
+
+
+def mixed(x, k):
+    """Checks of arrays, of numbers, of an index, of what a product and a loop give, in this order."""
+    y = jnp.where(x > 0, jnp.log(x), 0.0)
+    total = jnp.sqrt(y.sum() + 10.0)
+    z = (jnp.ones((3, 3)) @ x[:3])[k] / (x - 5.0)
+    last = lax.scan(lambda c, v: (jnp.sqrt(c - v) + 10.0, None), 100.0, x)[0]
+    return jnp.sqrt(z + 100.0) * total + jnp.arcsin(last / 100.0)
+
+
+@pytest.mark.parametrize(
+    ("x", "k", "told"),
+    [
+        ([1.0, 2.0, 3.0, 4.0], 0, None),
+        ([1.0, -2.0, 3.0, 5.0], 9, "primitive: log"),  # and what follows
+        ([1e-9, 1e-9, 3.0, 5.0], 9, "primitive: sqrt"),  # of the sum
+        ([1.0, 2.0, 5.0, 6.0], 9, "index 9"),
+        ([1.0, 2.0, 5.0, 600.0], 0, "division by zero"),
+        ([1.0, 2.0, 3.0, 600.0], 0, "iteration 3 of scan"),
+        ([1.0, 2.0, 3.0, 4.999], 0, "primitive: sqrt"),
+    ],
+)
+def test_the_first_in_the_order_of_the_program_is_told(x, k, told):
+    """Those of arrays are evaluated again after the rest, and only if one of them failed."""
+    text = texts(mixed, jnp.array(x), k, errors=checkify.all_checks)
+    assert (text is None) if told is None else (told in text), text
+    checked = checkify.checkify(mixed, errors=checkify.all_checks)
+    both = fnx.jit(fnx.vmap(checked, (0, None)))(jnp.array([x, [1.0, 2.0, 3.0, 4.0]]), k)[0].get()
+    assert told is None or told in both, both
+
+
+def test_arrays_are_kept_for_no_check():
+    """A program with checks writes what it writes without them, but in the branch that tells."""
+
+    def step(c, _):
+        return jnp.log1p(c * 0.7) / (c + 0.5) + 0.1, None
+
+    def f(x):
+        return lax.scan(step, x, None, length=20)[0].sum()
+
+    def conds(jaxpr):
+        own = [e for e in jaxpr.eqns if e.primitive.name == "cond"]
+        return len(own)
+
+    for g in (f, fnx.grad(f)):
+        checked = checkify.checkify(g, errors=checkify.all_checks)
+        jaxpr = fnx.make_jaxpr(checked)(jnp.ones(1000)).jaxpr
+        loops = [e for e in jaxpr.eqns if e.primitive.name == "scan"]
+        assert loops
+        assert all(conds(e.params["jaxpr"].jaxpr) == 1 for e in loops)
