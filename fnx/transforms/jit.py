@@ -33,7 +33,14 @@ from fnx.transforms.aot import Lowered, Traced
 from fnx.transforms.make_jaxpr import flatten_types
 from fnx.transforms.mutable_refs import Ref, carrying, check_distinct, new_ref, write
 from fnx.transforms.static_args import Fixed, Static
-from fnx.transforms.traced_program import BACKEND, Empty, Program, backend_of, check_options
+from fnx.transforms.traced_program import (
+    BACKEND,
+    Empty,
+    Program,
+    backend_of,
+    check_options,
+    without_collections,
+)
 
 flatten = operations.tree_flatten
 overridden = config.overridden
@@ -221,7 +228,8 @@ class Jitted:
             return Empty.without(empty.outs, arrays)
 
         values = Empty.without(empty.inputs, avals)
-        jaxpr, consts = counted(*trace(flat, values, what=f"jit of {name}", name=name))
+        with without_collections():
+            jaxpr, consts = counted(*trace(flat, values, what=f"jit of {name}", name=name))
         check_options(self.options["compiler"])
         inline, backend = self.options["inline"], self.options["backend"]
         donated = self._donated(treedef, fixed, empty.inputs)

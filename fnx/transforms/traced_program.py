@@ -29,9 +29,11 @@ _compiling = fork_safe(threading.RLock(), PATIENCE)
 
 
 @contextmanager
-def _without_collections() -> Iterator[None]:
-    """No search for cyclic garbage: a first program imports LLVM, in the middle of which one of all
-    that was imported before would take a third of the time.
+def without_collections() -> Iterator[None]:
+    """No search for cyclic garbage while a program is traced or compiled.
+
+    Equations and expressions, and LLVM when it is imported, are many objects that stay; searching all
+    that was there before at their pace takes a tenth to a third of the time.
     """
     if not gc.isenabled():
         yield
@@ -72,7 +74,7 @@ class NamedBackend:
         name = self._name()
         # A program may be compiled while another is traced, or by a callback of one that runs.
         start = time.perf_counter()
-        with _compiling, use(evaluate), _without_collections():
+        with _compiling, use(evaluate), without_collections():
             found = backends.get(name).compile(jaxpr, donated, simplified)
         if config.log_compiles.value:
             seconds = time.perf_counter() - start
@@ -81,7 +83,7 @@ class NamedBackend:
 
     def team(self, jaxpr: Jaxpr, *more: Any) -> Any:
         """One member's program for a team of members."""
-        with _compiling, use(evaluate), _without_collections():
+        with _compiling, use(evaluate), without_collections():
             return backends.get(self._name()).team(jaxpr, *more)
 
     def team_pays(self, size: int, work: float, exchanges: float) -> bool:

@@ -89,7 +89,7 @@ class ValueNumbering:
     def equation(self, e: Eqn, atoms: tuple[Atom, ...]) -> Sequence[Atom]:
         prim = add if self.final and e.prim is add_weak else e.prim
         if isinstance(prim, Pointwise):
-            if all(type(a) is Literal for a in atoms):
+            if all([type(a) is Literal for a in atoms]):
                 return _fold(prim, atoms)
             if (numbers := self._numbers(atoms)) is not None:
                 return self._of_numbers(e, numbers)
@@ -178,9 +178,15 @@ class ValueNumbering:
 
     def _numbers(self, atoms: tuple) -> tuple | None:
         """The numbers that operands repeat, if all do, and one is an array."""
-        made = [self._made_by(a, Broadcast) if a.aval.shape else None for a in atoms]
-        found = tuple([a if m is None else m.inputs[0] for a, m in zip(atoms, made)])
-        return found if any(made) and all(a.aval.shape == () for a in found) else None
+        found, arrays = [], 0
+        for a in atoms:
+            if a.aval.shape:
+                made = self._made_by(a, Broadcast)
+                if made is None or made.inputs[0].aval.shape:
+                    return None
+                a, arrays = made.inputs[0], arrays + 1
+            found.append(a)
+        return tuple(found) if arrays else None
 
     def _of_numbers(self, e: Eqn, numbers: tuple) -> Sequence[Atom]:
         """What is computed alike for all elements is computed once."""

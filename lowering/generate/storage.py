@@ -44,7 +44,6 @@ class Storage(Statements):
         super().__init__(target.machine)
         self.target = target
         self.scope = Scope()
-        self.loading: dict[Expr, bool] = {}  # which expressions read memory
         self.depths: dict[Expr, int] = {}  # and how many operations follow one another in them
         # Copies of operands, as a library reads them: by axes and dtype, and where they were made.
         self.copies: dict[Value, dict[tuple, tuple[list[Stmt], Materialized]]] = {}
@@ -91,7 +90,7 @@ class Storage(Statements):
 
     def kept(self, elements: list[Expr]) -> list[Expr]:
         """The elements as they are now: those that are read from memory, or deep, get names."""
-        read = [e for e in elements if reads_memory(e, self.loading) or self._is_deep(e)]
+        read = [e for e in elements if reads_memory(e) or self._is_deep(e)]
         if not read:
             return elements
         names = {id(e): scalar.var(e.dtype, "r") for e in read}

@@ -23,19 +23,6 @@ def nodes(roots: Iterable[Expr], known: Container[Expr] = ()) -> Iterator[Expr]:
             stack.extend(e.args)
 
 
-def loaded(roots: Iterable[Expr], seen: set[Expr]) -> Iterator[Buffer]:
-    """The buffers of the loads in expressions; those of nodes in `seen` are left out."""
-    stack = list(roots)
-    while stack:
-        e = stack.pop()
-        if e in seen:
-            continue
-        seen.add(e)
-        if e.op == "load":
-            yield e.attr
-        stack.extend(e.args)
-
-
 def depends_on(roots: Iterable[Expr], leaves: Iterable[Expr], stop: Expr | None = None) -> bool:
     """Whether a node of `leaves` is reached, other than through `stop`."""
     wanted, seen = set(leaves), {stop}
@@ -85,6 +72,19 @@ def buffers_read(roots: Iterable[Expr]) -> frozenset[Buffer]:
     return _union([_reads(root) for root in roots])
 
 
+def loads(roots: Iterable[Expr], found: dict[Buffer, None]) -> None:
+    """Enter the buffers from which the expressions load in the order in which a walk meets them."""
+    stack = list(roots)
+    while stack:
+        e = stack.pop()
+        below = _reads(e)
+        if not below or below <= found.keys():
+            continue
+        if e.op == "load":
+            found[e.attr] = None
+        stack.extend(e.args)
+
+
 def _reads(root: Expr) -> frozenset[Buffer]:
     if root.reads is not None:
         return root.reads
@@ -111,9 +111,9 @@ def _union(parts: Iterable[frozenset[Buffer]]) -> frozenset[Buffer]:
     return found
 
 
-def reads_memory(root: Expr, known: dict[Expr, bool]) -> bool:
-    """Whether an expression loads; `known` remembers, so that a long chain is walked once."""
-    return _upwards(root, known, lambda e: e.op == "load" or any([known[a] for a in e.args]))
+def reads_memory(e: Expr) -> bool:
+    """Whether an expression loads."""
+    return bool(_reads(e))
 
 
 def depth(root: Expr, known: dict[Expr, int], free: Container[str] = ()) -> int:

@@ -6,7 +6,7 @@ from fnx.core import policy
 from fnx.core.scalar import Expr
 
 from . import kernel
-from .expressions import loaded
+from .expressions import loads
 from .expressions import nodes as expression_nodes
 from .kernel import Buffer, Ref, Stmt
 
@@ -117,9 +117,8 @@ def all_writes(stmt: Stmt) -> dict[Buffer, None]:
 def buffers(body: Iterable[Stmt]) -> dict[Buffer, None]:
     """All buffers that a block touches, in the order of their first use."""
     found: dict[Buffer, None] = {}
-    seen: set[Expr] = set()
     for stmt in statements(body):
-        found.update(dict.fromkeys(loaded(expressions(stmt), seen)))
+        loads(expressions(stmt), found)
         found.update(dict.fromkeys(ref.buffer for ref in references(stmt)))
         found.update(dict.fromkeys(writes(stmt)))
     return found

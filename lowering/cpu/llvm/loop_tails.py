@@ -22,7 +22,7 @@ from fnx.core.scalar import Expr
 from fnx.lowering.cpu.processor import thresholds
 from fnx.lowering.cpu.processor.features import iteration_bytes
 from fnx.lowering.ir import dependence, traversal
-from fnx.lowering.ir.expressions import depth, loaded, nodes, replacing
+from fnx.lowering.ir.expressions import buffers_read, depth, nodes, replacing
 from fnx.lowering.ir.kernel import Let, Loop, LoopKind, Store
 from fnx.lowering.ir.number_formats import itemsize
 
@@ -50,7 +50,7 @@ def whole(loop: Loop, halves: Mapping[Expr, int], rows: bool) -> Loop:
         return loop
     stores = [s for s in loop.body if isinstance(s, Store)]
     exprs = [e for s in loop.body for e in traversal.expressions(s)]
-    written, read = {s.buffer for s in stores}, set(loaded(exprs, set()))
+    written, read = {s.buffer for s in stores}, buffers_read(exprs)
     if written & read:
         if (
             not rows

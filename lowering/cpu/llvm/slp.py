@@ -31,21 +31,27 @@ class Packs:
     """
 
     def __init__(self, body: Sequence[Stmt], results: Iterable[Expr]):
+        self.body, self.results = body, results
         self.at = 0  # the statement that is being printed
-        self.fellows: dict[Expr, list[Expr]] = {}
+        self.fellows: dict[Expr, list[Expr]] | None = None  # most blocks call no function
         self.after: dict[Expr, int] = {}
         self._depth: dict[Expr, int] = {}
+
+    def _groups(self) -> dict[Expr, list[Expr]]:
+        fellows: dict[Expr, list[Expr]] = {}
+        body = self.body
         bound = {v: k for k, s in enumerate(body) for v in traversal.defined(s)}
         written = {b for s in body for b in traversal.all_writes(s)}
         groups: dict[tuple[str, str, int], list[Expr]] = {}
         roots = [e for s in body if isinstance(s, _STRAIGHT) for e in traversal.expressions(s)]
-        for e in self._upwards([*roots, *results], bound):
+        for e in self._upwards([*roots, *self.results], bound):
             # What reads memory that is written here has its place among the writes.
             if is_costly(e) and not (written and buffers_read([e]) & written):
                 groups.setdefault((e.op, e.dtype, self._depth[e]), []).append(e)
         for group in groups.values():
             if len(group) > 1:
-                self.fellows.update(dict.fromkeys(group, group))
+                fellows.update(dict.fromkeys(group, group))
+        return fellows
 
     def _upwards(self, roots: list[Expr], bound: dict[Expr, int]) -> Iterable[Expr]:
         """All nodes, operands first; enters how many calls are below each, and where it is known."""
@@ -64,6 +70,8 @@ class Packs:
 
     def ready(self, e: Expr) -> list[Expr]:
         """The calls to be made with that of `e`, itself first: those whose variables are known."""
+        if self.fellows is None:
+            self.fellows = self._groups()
         group = self.fellows.get(e, ())
         return [e, *(x for x in group if x is not e and self.after[x] < self.at)]
 

@@ -139,7 +139,7 @@ class _Place:
         for leaf, factor in found:
             if leaf in inside:
                 self.moving[leaf] = factor
-            elif depends_on([leaf], inside) or reads_memory(leaf, {}):
+            elif depends_on([leaf], inside) or reads_memory(leaf):
                 self.moving[leaf] = factor
                 self.ranges[leaf] = scalar.bounds(leaf)
                 self.is_known = False

@@ -204,7 +204,7 @@ class Scheduler:
 
     def _keep(self, s: Eval) -> None:
         """Remember values that outlive writes to the memory that they were loaded from."""
-        found = [e for e in s.exprs if e.args and reads_memory(e, {})]
+        found = [e for e in s.exprs if e.args and reads_memory(e)]
         if found:
             variables = [scalar.var(e.dtype, "e") for e in found]
             self.pending.append(Let(variables, found))
