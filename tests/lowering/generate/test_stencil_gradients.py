@@ -142,7 +142,7 @@ def agree(g, arguments, dtype):
 @pytest.mark.parametrize("seed", range(START, START + (FUZZ or 16)))
 def test_random_simulations(seed, monkeypatch):
     if seed % 2:  # blocks of iterations are run again, however little they keep
-        monkeypatch.setattr(NamedBackend, "memory", Memory(near=4, near_row=0))
+        monkeypatch.setattr(NamedBackend, "memory", Memory(near=4, near_row=0, stacks=0))
     s = Simulation(seed)
     g = fnx.grad(s.loss, tuple(range(s.fields + 1)))
     arguments = s.arguments
