@@ -30,6 +30,7 @@ SIMPLIFICATIONS = 3
 TRANSPOSED_SPREAD = 4
 # updates that become one concatenation, at most, of which one is most of the array
 CONCATENATED = 4
+CUT_SUMS = 1.25  # times an array that is added up: so much may slices of it hold together
 
 # interpreters/primitives
 # elements of a batch element's values from which on it is worth a branch of its own
