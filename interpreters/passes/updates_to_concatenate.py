@@ -10,19 +10,19 @@ Input: a jaxpr with chains of slice_add.
 Output: the same, with `x` and the concatenated pieces added up; chains of slices for slices of chains.
 Legal when: the boxes are apart and fill the array, and nobody reads what lies between the additions; of a
 chain that is cut nobody reads anything but slices.
-Pays when: there are at most so many pieces that a concatenation is cheap; slices hold hardly more than the
-array that they are of (`CUT_SUMS`).
-Costs: what slices share is computed for each; a sum that a chain of zeros is added to comes first, so it may
+Pays when: there are at most so many pieces that a concatenation is cheap; slices hold hardly more than
+the array that they are of (`CUT_SUMS`).
+Costs: what slices share is computed for each; what a chain of zeros is added to comes first, so a sum may
 be rounded differently.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
 from fnx.core import policy
 from fnx.core.def_use import definitions, use_counts, users
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from fnx.interpreters.rewrite import bind_into, live
 from fnx.ops.base.broadcast import Broadcast
@@ -180,7 +180,7 @@ class _Chain:
 
 
 class _Cutter:
-    """Makes the equations anew; chains that are cut, and what is added to their slices, wait for readers."""
+    """Makes equations anew; chains that are cut, and what is added to their slices, wait for readers."""
 
     def __init__(self, cut: set[Var], uses: dict[Atom, int], maker: dict[Var, Eqn]):
         self.cut, self.uses, self.maker = cut, uses, maker

@@ -12,8 +12,8 @@ Legal when: always; iterations are run again with what they had.
 Pays when: the loop is `BLOCKED_ITERATIONS`, its stacks would not stay in a core's own cache (`Memory.near`,
 or `near_row` where batch elements never meet), and computing an iteration again costs less than
 `BLOCKED_RECOMPUTING` times what it would store. Stacks that fit into `Memory.stacks` are fetched again
-sooner than most grids are swept again: then the rows of a block must be `BLOCKED_ROWS`, which nearly stay in
-that cache, and an iteration cost less than `NEAR_RECOMPUTING` times them.
+sooner than most grids are swept again: then the rows of a block must be `BLOCKED_ROWS` at most, which
+nearly stay in that cache, and an iteration cost less than `NEAR_RECOMPUTING` times its row.
 Costs: one more forward run.
 """
 
