@@ -17,6 +17,7 @@ class Memory(NamedTuple):
 
     near: int = 5 << 19  # bytes which stay in a cache of a core, or nearly so, from loop to loop
     near_row: int = 12 << 10  # bytes of a row of independent columns that stay there strip by strip
+    stacks: int = 1 << 29  # bytes of a loop's stacks, at most, that memory is spent on to save time
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ SIMPLIFICATIONS = 3
 TRANSPOSED_SPREAD = 4
 # updates that become one concatenation, at most, of which one is most of the array
 CONCATENATED = 4
+CUT_SUMS = 1.25  # times an array that is added up: so much may slices of it hold together
 
 # interpreters/primitives
 # elements of a batch element's values from which on it is worth a branch of its own
@@ -46,7 +47,9 @@ BLOCKED_STATE = 1 << 9  # bytes stored for each iteration, likewise
 # times the states that are kept: so many are worth blocks after which carries are where they began
 ODD_BLOCKS = 1.125
 SHORT_BLOCKS = 1.125  # times the least bytes: so many are worth blocks that stay in nearer caches
-BLOCKED_RECOMPUTING = 1.5  # bytes of computing again, for a byte stored, at most
+BLOCKED_RECOMPUTING = 1.5  # bytes of computing again, for a byte stored, at most,
+NEAR_RECOMPUTING = 0.45  # and where there is memory for all that would be stored
+BLOCKED_ROWS = 1 << 22  # bytes of the rows of a block, at most, likewise
 
 # interpreters/reverse/checkpoint_online.py, checkpoint_while.py, trip_count.py
 ONLINE_LARGEST_BASE = 1024  # checkpoints of one distance, at most,

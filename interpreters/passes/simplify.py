@@ -19,7 +19,7 @@ from .predictive_commoning import without_shifted_stacks
 from .reduce_of_dot import sums_in_products
 from .transpose_folding import without_transposed_products
 from .transpose_sinking import in_order_of_products
-from .updates_to_concatenate import whole_sums
+from .updates_to_concatenate import cut_sums, whole_sums
 from .value_numbering import ValueNumbering
 
 
@@ -66,7 +66,7 @@ def _without_transposes(jaxpr: Jaxpr) -> Jaxpr:
 
 
 def _with_whole_sums(jaxpr: Jaxpr) -> Jaxpr:
-    summed = whole_sums(jaxpr)
+    summed = whole_sums(cut_sums(jaxpr))
     return jaxpr if summed is jaxpr else _numbered(summed, True)
 
 

@@ -2,13 +2,18 @@
 
 The cotangent of a rolled field comes back so, a large piece and a thin one. Each alone is a pass over
 the array that waits for what was added before; a sum is computed together with what makes its terms.
+The cotangent of a padded field is cut: its inside, and what is added to the edges. Cut before it is added
+up, it is never stored with its padding; a box that fills a slice is an operand of a sum like any other.
 
-Source: XLA's algebraic simplifier.
+Source: XLA's algebraic simplifier (for slices: of concatenate, pad and dynamic-update-slice).
 Input: a jaxpr with chains of slice_add.
-Output: the same, with `x` and the concatenated pieces added up.
-Legal when: the boxes are apart and fill the array, and nobody reads what lies between the additions.
-Pays when: there are at most so many pieces that a concatenation is cheap.
-Costs: nothing.
+Output: the same, with `x` and the concatenated pieces added up; chains of slices for slices of chains.
+Legal when: the boxes are apart and fill the array, and nobody reads what lies between the additions; of a
+chain that is cut nobody reads anything but slices.
+Pays when: there are at most so many pieces that a concatenation is cheap; slices hold hardly more than
+the array that they are of (`CUT_SUMS`).
+Costs: what slices share is computed for each; what a chain of zeros is added to comes first, so a sum may
+be rounded differently.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,11 +21,14 @@ from functools import partial
 from itertools import pairwise
 
 from fnx.core import policy
-from fnx.core.def_use import use_counts
-from fnx.core.jaxpr import Atom, Eqn, Jaxpr
-from fnx.interpreters.rewrite import bind_into
+from fnx.core.def_use import definitions, use_counts, users
+from fnx.core.fast_dataclasses import dataclass
+from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
+from fnx.interpreters.rewrite import bind_into, live
+from fnx.ops.base.broadcast import Broadcast
 from fnx.ops.elementwise.arithmetic import add
 from fnx.ops.structure.join import Concatenate
+from fnx.ops.structure.slice import Slice, SliceAdd
 
 
 def whole_sums(jaxpr: Jaxpr) -> Jaxpr:
@@ -130,3 +138,148 @@ def _rewritten(jaxpr: Jaxpr, found: dict[int, list[Eqn]], uses: dict[object, int
             place(e)
     outs = [read(a) for a in jaxpr.outs]
     return jaxpr.with_eqns(eqns, outs)
+
+
+# --- slices of sums ----------------------------------------------------------------------------
+
+Shape = tuple[int, ...]
+
+
+def cut_sums(jaxpr: Jaxpr) -> Jaxpr:
+    """The jaxpr with chains of additions to slices for slices of such chains."""
+    links = [e for e in jaxpr.eqns if e.prim.name == "slice_add"]
+    cut = {e.outs[0] for e in links} & {e.inputs[0] for e in jaxpr.eqns if e.prim.name == "slice"}
+    if not cut:
+        return jaxpr
+    uses, readers, maker = use_counts(jaxpr), users(jaxpr.eqns), definitions(jaxpr.eqns)
+    cut = {v for v in cut if _is_cut(v, uses, readers)}
+    if not cut:
+        return jaxpr
+    cutter = _Cutter(cut, uses, maker)
+    for e in jaxpr.eqns:
+        cutter.take(e)
+    outs = [cutter.read(a) for a in jaxpr.outs]
+    return jaxpr.with_eqns(live(cutter.eqns, outs), outs)
+
+
+def _is_cut(v: Var, uses: dict[Atom, int], readers: dict[Var, list[Eqn]]) -> bool:
+    """Whether all that is read of an array are slices, which have little in common."""
+    slices = readers[v]
+    if len(slices) != uses[v] or any(e.prim.name != "slice" for e in slices):
+        return False
+    dense = all(e.prim.dense_box() for e in slices)  # type: ignore[attr-defined]
+    return dense and sum(e.outs[0].aval.size for e in slices) <= policy.CUT_SUMS * v.aval.size
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """An array to boxes of which terms are added; each begins at its place."""
+
+    base: Atom
+    terms: tuple[tuple[Shape, Atom], ...]
+
+
+class _Cutter:
+    """Makes equations anew; chains that are cut, and what is added to their slices, wait for readers."""
+
+    def __init__(self, cut: set[Var], uses: dict[Atom, int], maker: dict[Var, Eqn]):
+        self.cut, self.uses, self.maker = cut, uses, maker
+        self.eqns: list[Eqn] = []
+        self.chains: dict[Atom, _Chain] = {}
+        self.made: dict[Atom, Atom] = {}  # of chains that somebody has read
+        self.waiting: set[Atom] = set()  # links of the chains that are cut
+        for v in cut:
+            link: Eqn | None = maker[v]
+            while link is not None and link.prim.name == "slice_add":
+                self.waiting.add(link.outs[0])
+                before = link.inputs[0]
+                link = maker.get(before) if uses[before] == 1 else None  # type: ignore[call-overload]
+
+    def take(self, e: Eqn) -> None:
+        """One more equation."""
+        chain = None
+        if e.prim.name == "slice_add":
+            chain = self._longer(e)
+        elif e.prim.name == "slice" and e.inputs[0] in self.cut & self.chains.keys():
+            chain = self._part(self.chains[e.inputs[0]], *e.prim.dense_box())  # type: ignore[attr-defined]
+        elif e.prim.name == "add":
+            chain = self._onto(*e.inputs) or self._onto(*e.inputs[::-1])
+        if chain is None:
+            self.eqns.append(Eqn(e.prim, [self.read(a) for a in e.inputs], e.outs, e.source))
+        else:
+            self.chains[e.outs[0]] = chain
+
+    def read(self, a: Atom) -> Atom:
+        """What stands for an atom; if it is a chain, that is made."""
+        chain = self.chains.get(a)
+        if chain is None or a in self.made:
+            return self.made.get(a, a)
+        x, shape = chain.base, a.aval.shape
+        for k, (at, term) in enumerate(chain.terms):
+            whole = term.aval.shape == shape
+            prim = add if whole else SliceAdd(at, _sums(at, term.aval.shape))
+            if k == len(chain.terms) - 1:
+                self.eqns.append(Eqn(prim, [x, term], [a]))  # type: ignore[list-item]
+                x = a
+            else:
+                (x,) = bind_into(self.eqns, prim, [x, term])
+        self.made[a] = x
+        return x
+
+    def _open(self, a: Atom) -> _Chain | None:
+        """A chain that nobody else reads."""
+        return self.chains.get(a) if self.uses[a] == 1 and a not in self.made else None
+
+    def _longer(self, e: Eqn) -> _Chain | None:
+        """A chain with one more term; None if it need not wait."""
+        before = self._open(e.inputs[0])
+        box = e.prim.dense_box()  # type: ignore[attr-defined]
+        if box is None or before is None and e.outs[0] not in self.waiting:
+            return None
+        before = before or _Chain(self.read(e.inputs[0]), ())
+        return _Chain(before.base, (*before.terms, (box[0], self.read(e.inputs[1]))))
+
+    def _onto(self, total: Atom, term: Atom) -> _Chain | None:
+        """A sum of an array and a chain of zeros, as a chain of the array."""
+        chain = self._open(term)
+        value = None if chain is None else self._fill(chain.base)
+        if chain is None or type(value) is not Literal or not total.aval.like(term.aval):
+            return None
+        if value.value._value.any():  # type: ignore[attr-defined]
+            return None
+        return _Chain(self.read(total), chain.terms)
+
+    def _part(self, chain: _Chain, low: Shape, high: Shape) -> _Chain:
+        """A slice of a chain: its terms where they meet it."""
+        terms = []
+        for at, term in chain.terms:
+            start = tuple(map(max, low, at))
+            stop = tuple(map(min, high, _sums(at, term.aval.shape)))
+            if all(a < b for a, b in zip(start, stop, strict=True)):
+                piece = self._slice(term, _differences(start, at), _differences(stop, at))
+                terms.append((_differences(start, low), piece))
+        return _Chain(self._slice(chain.base, low, high), tuple(terms))
+
+    def _slice(self, x: Atom, low: Shape, high: Shape) -> Atom:
+        shape = _differences(high, low)
+        if shape == x.aval.shape:
+            return x
+        value = self._fill(x)
+        prim = Slice(low, high) if value is None else Broadcast(shape, ())
+        (piece,) = bind_into(self.eqns, prim, [x if value is None else value])
+        self.maker[piece] = self.eqns[-1]
+        return piece
+
+    def _fill(self, x: Atom) -> Atom | None:
+        """The number that an array is full of, if there is one."""
+        e = self.maker.get(x) if type(x) is Var else None
+        fills = e is not None and isinstance(e.prim, Broadcast) and not e.inputs[0].aval.shape
+        return e.inputs[0] if e is not None and fills else None
+
+
+def _sums(a: Shape, b: Shape) -> Shape:
+    return tuple([x + y for x, y in zip(a, b, strict=True)])
+
+
+def _differences(a: Shape, b: Shape) -> Shape:
+    return tuple([x - y for x, y in zip(a, b, strict=True)])

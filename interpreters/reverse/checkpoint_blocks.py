@@ -11,7 +11,9 @@ Output: a scan over blocks, and its linearization.
 Legal when: always; iterations are run again with what they had.
 Pays when: the loop is `BLOCKED_ITERATIONS`, its stacks would not stay in a core's own cache (`Memory.near`,
 or `near_row` where batch elements never meet), and computing an iteration again costs less than
-`BLOCKED_RECOMPUTING` times what it would store.
+`BLOCKED_RECOMPUTING` times what it would store. Stacks that fit into `Memory.stacks` are fetched again
+sooner than most grids are swept again: then the rows of a block must be `BLOCKED_ROWS` at most, which
+nearly stay in that cache, and an iteration cost less than `NEAR_RECOMPUTING` times its row.
 Costs: one more forward run.
 """
 
@@ -61,7 +63,10 @@ def length_of_blocks(scan: ScanRecord, parts: Split) -> int | None:
     if cost >= sum(stored) * (policy.RESIDUAL_PRICE if inner else policy.BLOCKED_RECOMPUTING):
         return None
     _, carry, _ = scan.parts(scan.jaxpr.inputs)
-    return _length(scan.length, sum(v.aval.nbytes for v in carry), sum(stored))
+    size = _length(scan.length, sum(v.aval.nbytes for v in carry), sum(stored))
+    far = size * sum(stored) > policy.BLOCKED_ROWS
+    dear = cost >= sum(stored) * policy.NEAR_RECOMPUTING
+    return None if sum(stored) * scan.length <= memory.stacks and (far or dear) else size
 
 
 def _length(iterations: int, state: int, row: int) -> int:

@@ -14,6 +14,7 @@ from fnx.core.interpreter import evaluate, use
 from fnx.core.jaxpr import Literal, check_jaxpr, eval_jaxpr
 from fnx.interpreters.passes.dce import dce, used_inputs
 from fnx.interpreters.passes.simplify import simplify
+from fnx.interpreters.passes.updates_to_concatenate import cut_sums
 from fnx.interpreters.primitives.jit import Jit
 from fnx.interpreters.trace import trace, trace_closed
 from fnx.ops.base.broadcast import Broadcast, Sum
@@ -21,7 +22,8 @@ from fnx.ops.base.permute import Reshape, Transpose
 from fnx.ops.elementwise.arithmetic import add, cos, div, exp, mul, neg, sin, stop_gradient, sub
 from fnx.ops.elementwise.convert import ConvertElementType
 from fnx.ops.linalg.contraction import DotGeneral
-from fnx.ops.structure.basic import convert, full, scalar
+from fnx.ops.structure.basic import convert, full, scalar, zeros
+from fnx.ops.structure.slice import Slice, SliceAdd
 from fnx.transforms.jit import jit
 
 F8 = np.dtype("f8")
@@ -364,3 +366,44 @@ def test_sums_made_of_updates_are_numbered_again():
     """What adds the negative of something to such a sum subtracts it."""
     f = lambda w: [(-(2.0 * w)).at[1:].add(w[:-1]).at[:1].add(w[-1:])]
     assert names(f, arr(20)) == ["mul", "slice", "slice", "concatenate", "sub"]
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_slices_of_sums_are_sums_of_slices(seed):
+    """Whole numbers: however they are added up, sums are the same."""
+    rng = np.random.default_rng(seed)
+    rank = int(rng.integers(1, 4))
+
+    def box(shape, least=0):
+        sides = [sorted(rng.integers(0, n + 1, 2)) for n in shape]
+        return [(int(max(min(a, b - least), 0)), int(max(b, least))) for a, b in sides]
+
+    def cut(prim, sides, *xs):
+        return prim(*(tuple(s[k] for s in sides) for k in (0, 1)))(*xs)
+
+    def f(x, y):
+        for _ in range(3):
+            total = y if rng.uniform() < 0.3 else zeros(arr(*y.shape))
+            for _ in range(rng.integers(1, 5)):
+                sides = box(x.shape, 1)
+                total = cut(SliceAdd, sides, total, cut(Slice, sides, neg(x)))
+            halves = [(0, n // 2 + 1) for n in x.shape[:1]], [(n // 2 + 1, n) for n in x.shape[:1]]
+            whole = [(0, n) for n in x.shape[1:]]
+            low, high = [cut(Slice, [*half, *whole], total) for half in halves]
+            if rng.uniform() < 0.5:
+                low = add(cut(Slice, [*halves[0], *whole], y), low)
+            x, y = (low, cut(SliceAdd, [(0, high.shape[0]), *whole], low, high))
+            if rng.uniform() < 0.2:
+                x = add(x, cut(Slice, [*halves[0], *whole], total))  # read by somebody else
+        return x, y
+
+    shape = tuple(int(n) for n in rng.integers(9, 12, rank))
+    jaxpr = trace(f, [arr(*shape)] * 2)[0]
+    small = cut_sums(jaxpr)
+    check_jaxpr(small)
+    xs = [ConcreteArray(rng.integers(-9, 9, shape).astype(F8)) for _ in range(2)]
+    with use(evaluate):
+        for a, b in zip(eval_jaxpr(small, xs), eval_jaxpr(jaxpr, xs), strict=True):
+            np.testing.assert_array_equal(a, b)
+    if seed == 0:
+        assert small is not jaxpr

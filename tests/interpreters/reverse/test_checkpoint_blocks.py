@@ -76,7 +76,7 @@ def small(monkeypatch):
     """Blocks for small arrays and few iterations."""
     for name in ("BLOCKED_ITERATIONS", "BLOCKED_STATE"):
         monkeypatch.setattr(policy, name, 4)
-    monkeypatch.setattr(NamedBackend, "memory", Memory(near=4, near_row=0))
+    monkeypatch.setattr(NamedBackend, "memory", Memory(near=4, near_row=0, stacks=0))
     used = []
     original = checkpoint_blocks.in_blocks
 
@@ -199,7 +199,7 @@ def test_callbacks_are_called_once_for_each_iteration(small):
 
 def test_a_vector_that_grows_is_kept_block_by_block_and_counters_are_computed(monkeypatch):
     """Durbin's recursion: of its vectors a few for each block, and no line of integers in memory."""
-    monkeypatch.setattr(NamedBackend, "memory", Memory(near=1 << 20))
+    monkeypatch.setattr(NamedBackend, "memory", Memory(near=1 << 20, stacks=0))
     n = 400
     index = np.arange(n)
 
