@@ -12,6 +12,7 @@ from fnx.lowering.cpu.llvm.ir_builder import NULL, Function, Module, Value, i64
 
 BLOCK = 16  # elements: two of the widest vectors of float64
 WIDEST = 16  # bytes of an element
+WORKSPACE = 4 * BLOCK * WIDEST  # bytes: a kernel with loops of its own keeps a few blocks
 ENTRY, PARAMS, SIZES = 0, 8, 16  # offsets in `data`: the kernel, its parameters, bytes of elements
 
 
@@ -61,6 +62,7 @@ def _loop(f: Function, operands: int) -> None:
     size = [f.load(data, SIZES + 8 * k) for k in places]
     buffers = [f.slot("i64", BLOCK * WIDEST // 8, align=64) for _ in places]
     given = f.slot("ptr", operands + 1)
+    workspace = f.slot("i64", WORKSPACE // 8, align=64)
     for buffer in buffers:  # zeros, where there are no elements
         f.call("memset", "ptr", buffer, Value("i32", "0"), i64(BLOCK * WIDEST))
     before = _exceptions(f)
@@ -79,7 +81,7 @@ def _loop(f: Function, operands: int) -> None:
             if k < operands:
                 with f.when(f.negate(direct[k])):
                     f.call("copy", "void", buffers[k], size[k], here[k], step[k], size[k], m)
-        f.call_at(entry, "i32", given, params, NULL, NULL)
+        f.call_at(entry, "i32", given, params, workspace, NULL)
         with f.when(f.negate(direct[operands])):
             f.call("copy", "void", here[-1], step[-1], buffers[-1], size[-1], size[-1], m)
         at.set(f.add(i, BLOCK))
