@@ -9,6 +9,7 @@ from fnx.core.errors import InvalidValue, ShapeError
 from fnx.core.primitive import family
 from fnx.numpy.arrays.public_calls import serve as _retell
 from fnx.numpy.arrays.util import to_array
+from fnx.ops.base.broadcast import scalar_like
 from fnx.ops.elementwise.arithmetic import add, mul, sub
 from fnx.ops.linalg import eigen, householder, matrix, triangular
 from fnx.ops.linalg import factorizations as ops
@@ -75,7 +76,7 @@ def _matrices(name: str, x: Any, square: bool = False) -> Array:
 def _symmetric(x: Array, wanted: bool) -> Array:
     if not wanted:
         return x
-    return mul(scalar(0.5, x.dtype), add(x, matrix.adjoint(x)))
+    return mul(scalar_like(0.5, x), add(x, matrix.adjoint(x)))
 
 
 def cholesky(x: Any, *, symmetrize_input: bool = True) -> Array:

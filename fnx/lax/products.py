@@ -4,6 +4,7 @@ import enum
 from collections.abc import Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from fnx.core import dtypes
@@ -14,7 +15,8 @@ from fnx.lax.parameterized import select
 from fnx.lax.reductions import cumsum
 from fnx.lax.shapes import broadcast_in_dim, iota, reshape
 from fnx.numpy.algebra.products import widened
-from fnx.numpy.arrays.util import integer, promote, to_array
+from fnx.numpy.arrays.util import convert as as_dtype
+from fnx.numpy.arrays.util import integer, to_array
 from fnx.ops.elementwise.convert import convert
 from fnx.ops.linalg.contraction import DotGeneral, canonical_dims
 from fnx.ops.linalg.fft import FFT
@@ -70,8 +72,19 @@ def dot_general(
     x, y = to_array(lhs, "dot_general"), to_array(rhs, "dot_general", 1)
     wanted = None if preferred_element_type is None else dtypes.canonical(preferred_element_type)
     if x.dtype != y.dtype:
-        x, y = promote("dot_general", *widened(x, y, wanted), strictly=False)
+        x, y = widened(x, y, wanted)
+        finer, weak = max((x.dtype, y.dtype), key=_precision), x.weak_type and y.weak_type
+        x, y = (as_dtype(v, finer, weak) for v in (x, y))
     return DotGeneral(canonical_dims(dimension_numbers), wanted)(x, y)
+
+
+def _precision(dtype: np.dtype) -> tuple:
+    """What tells which of two dtypes a product of both has: XLA's order, not that of promotion."""
+    real = dtypes.real_of(dtype)
+    inexact = ml_dtypes.finfo(real) if dtypes.is_float(real) else None
+    digits = (inexact.maxexp, inexact.nmant) if inexact else (-1, -1)
+    bits = 1 if real == dtypes.bool_ else 8 * real.itemsize
+    return dtypes.is_complex(dtype), *digits, bits, dtypes.kind(real) != "u"
 
 
 def dot(

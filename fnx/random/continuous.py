@@ -9,7 +9,6 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.numpy.elementwise import ufuncs
-from fnx.ops.base.broadcast import Sum
 from fnx.ops.elementwise.arithmetic import (
     abs_,
     add,
@@ -36,8 +35,10 @@ from fnx.random.uniform import (
     int_dtype,
     parameter,
     parameters,
+    product_sum,
     rademacher,
     split_words,
+    sum_of_products,
     uniform_between,
     unit_interval,
 )
@@ -228,7 +229,7 @@ def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any =
 
 def maxwell_of(words: Array, shape: Shape, dtype: np.dtype) -> Array:
     x = normal_of(words, (*shape, 3), dtype)
-    return sqrt(Sum((len(shape),))(mul(x, x)))
+    return sqrt(sum_of_products(x, x))
 
 
 def double_sided_maxwell(
@@ -244,7 +245,8 @@ def double_sided_maxwell(
     own = np.broadcast_shapes(loc.shape, scale.shape)
     shape = (*(canonical_shape(shape) or own), *own)
     first, second = split_words(words)
-    return rademacher(second, shape, dtype) * maxwell_of(first, shape, dtype) * scale + loc
+    x = mul(rademacher(second, shape, dtype), maxwell_of(first, shape, dtype))
+    return product_sum(x, broadcast_to(scale, shape), broadcast_to(loc, shape))
 
 
 def wald(
@@ -261,8 +263,8 @@ def wald(
     v, z = normal_of(first, shape, dtype), unit_interval(second, shape, dtype)
     y = mul(v, v)
     square = mul(mean, mean)
-    root = sqrt(add(_times(4.0, mul(mean, y)), mul(square, mul(y, y))))
-    x = sub(add(mean, _times(0.5, mul(square, y))), mul(_times(0.5, mean), root))
+    root = sqrt(product_sum(_times(4.0, mean), y, mul(square, mul(y, y))))
+    x = product_sum(_times(-0.5, mean), root, add(mean, _times(0.5, mul(square, y))))
     return select(le(z, div(mean, add(mean, x))), x, div(square, x))
 
 

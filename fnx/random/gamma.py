@@ -23,6 +23,7 @@ from fnx.random.uniform import (
     rademacher,
     result_shape,
     split_words,
+    sum_of_products,
 )
 
 
@@ -182,6 +183,7 @@ def ball(
     first, second = split_words(words)
     g = generalized_normal_of(first, p, (*shape, d), dtype)
     e = exponential_of(second, shape, dtype)
-    p = parameter(p, dtype)
-    total = add(Sum((len(shape),))(pow_(abs_(g), p)), e)
+    euclidean, p = isinstance(p, (int, float)) and p == 2, parameter(p, dtype)
+    size = sum_of_products(g, g) if euclidean else Sum((len(shape),))(pow_(abs_(g), p))
+    total = add(size, e)
     return div(g, repeat_columns(pow_(total, div(scalar(1, dtype), p)), d))

@@ -8,14 +8,13 @@ from typing import Any
 from fnx.core import dtypes
 from fnx.core.array import Array, as_array
 from fnx.core.errors import InvalidValue, ShapeError
-from fnx.ops.base.broadcast import Sum
 from fnx.ops.elementwise.arithmetic import abs_, add, div, mul, sign, sqrt
 from fnx.ops.elementwise.select import eq, select
 from fnx.ops.linalg import matrix as m
 from fnx.ops.structure.basic import broadcast_to, convert, scalar
 from fnx.random.continuous import normal_of
 from fnx.random.keys import canonical_shape, words_of
-from fnx.random.uniform import float_dtype, result_shape
+from fnx.random.uniform import float_dtype, result_shape, sum_of_products
 
 _METHODS = ("cholesky", "eigh", "svd")
 
@@ -59,8 +58,7 @@ def multivariate_normal(
     shape = result_shape("multivariate_normal", shape, *lead)  # type: ignore[arg-type]
     x = convert(normal_of(words, (*shape, n), dtype), common)
     factor = broadcast_to(_factor(cov, method), (*shape, n, n))
-    # A sum of products keeps the order of einsum's sums for small n.
-    product = Sum((len(shape) + 1,))(mul(factor, m.repeat_rows(x, n)))
+    product = sum_of_products(factor, m.repeat_rows(x, n))
     return add(broadcast_to(mean, (*shape, n)), product)
 
 

@@ -1,5 +1,6 @@
 """Random bits, and what is made of them with a few operations: uniform floats and integers, coins."""
 
+import math
 from typing import Any
 
 import ml_dtypes
@@ -8,13 +9,16 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array, as_array
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
+from fnx.core.policy import UNROLLED_ROW
 from fnx.numpy.elementwise import ufuncs
+from fnx.ops.base.broadcast import Sum
 from fnx.ops.elementwise.arithmetic import add, max_, mul, or_, rem, shift_right_logical, sub
 from fnx.ops.elementwise.convert import BitcastConvertType
+from fnx.ops.elementwise.fma import fma
 from fnx.ops.elementwise.select import and_, ge, gt, lt, select
 from fnx.ops.random.prng import BITS
 from fnx.ops.random.sampling import bit_width
-from fnx.ops.structure.basic import broadcast_to, convert, scalar
+from fnx.ops.structure.basic import broadcast_to, convert, reshape, scalar, slice_axis
 from fnx.random.generators import random_bits, split
 from fnx.random.keys import canonical_shape, words_of
 
@@ -105,6 +109,29 @@ def unit_interval(words: Array, shape: Shape, dtype: np.dtype) -> Array:
     return sub(BitcastConvertType(dtype)(or_(mantissa, scalar(one, unsigned))), scalar(1.0, dtype))
 
 
+def product_sum(x: Array, y: Array, z: Array) -> Array:
+    """x y + z, rounded as programs of XLA's round it on CPUs: once, but after each step in bfloat16."""
+    return _exact_product_sum(x, y, z) if x.dtype == dtypes.bfloat16 else fma(x, y, z)
+
+
+def _exact_product_sum(x: Array, y: Array, z: Array) -> Array:
+    return add(mul(x, y), z)
+
+
+def sum_of_products(x: Array, y: Array) -> Array:
+    """Sums of x y over the last axis: of few terms one after the other, each as `product_sum` does."""
+    *lead, n = x.shape
+    if not 0 < n <= UNROLLED_ROW or x.dtype not in (dtypes.float32, dtypes.float64):
+        return Sum((len(lead),))(mul(x, y))
+    terms = [
+        [reshape(slice_axis(v, k, k + 1, len(lead)), tuple(lead)) for v in (x, y)] for k in range(n)
+    ]
+    total = mul(*terms[0])
+    for pair in terms[1:]:
+        total = fma(*pair, total)
+    return total
+
+
 def uniform_between(words: Array, shape: Shape, dtype: np.dtype, low: Any, high: Any) -> Array:
     """Uniform floats in [low, high), for bounds that are floats or arrays that broadcast to `shape`."""
     unit = unit_interval(words, shape, dtype)
@@ -112,13 +139,14 @@ def uniform_between(words: Array, shape: Shape, dtype: np.dtype, low: Any, high:
         if low == 0 and high == 1:
             return unit
         low, high = np.asarray(low, dtype), np.asarray(high, dtype)
-        width = scalar((high - low).item(), dtype)
-        low = scalar(low.item(), dtype)
-        return max_(add(mul(unit, width), low), low)
+        width, low = float(high - low), scalar(low.item(), dtype)
+        product_is_exact = abs(math.frexp(width)[0]) == 0.5  # a power of 2, as of normal numbers
+        scaled = _exact_product_sum if product_is_exact else product_sum
+        return max_(scaled(unit, scalar(width, dtype), low), low)
     low, high = parameter(low, dtype), parameter(high, dtype)
     if low.shape or high.shape:
         low, high = broadcast_to(low, shape), broadcast_to(high, shape)
-    return max_(add(mul(unit, sub(high, low)), low), low)
+    return max_(product_sum(unit, sub(high, low), low), low)
 
 
 def uniform(

@@ -30,8 +30,10 @@ def compiled_ufunc(prim: Primitive, operands: tuple[np.dtype, ...]) -> Callable[
     ins, outs = [Var(a) for a in avals], [Var(a) for a in prim.abstract(*avals)]
     kernel = Compiled(Jaxpr(ins, [Eqn(prim, ins, outs)], outs, name=prim.name)).executable
     dtypes = [*operands, outs[0].aval.dtype]
-    if kernel.workspace_bytes:
-        raise CompileError(f"the kernel of {prim.name} wants a workspace")
+    if kernel.workspace_bytes > ufunc_loop.WORKSPACE:
+        raise CompileError(
+            f"the kernel of {prim.name} wants {kernel.workspace_bytes} bytes of memory"
+        )
     function = _ufunc(prim.name, kernel, dtypes)
     if all(d.isbuiltin == 1 for d in dtypes):
         return function

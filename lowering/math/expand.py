@@ -178,12 +178,12 @@ def derived(e: Expr) -> Expr:
     if e.op == "cast":
         return _cast(e.args[0], e.dtype)
     dtype = e.args[0].dtype
+    if e.op == "integer_pow":  # of 16 bits too each product is rounded, as elsewhere
+        return power(e.args[0], e.attr)
     if dtype in WIDE and e.op != "nextafter":
         return _widened(e)
     if dtype.startswith("complex") and e.op in complex_arithmetic.DERIVED:
         return complex_arithmetic.DERIVED[e.op](*e.args)
-    if e.op == "integer_pow":
-        return power(e.args[0], e.attr)
     return _DERIVED[e.op](*e.args)
 
 

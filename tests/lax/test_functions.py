@@ -140,7 +140,15 @@ def test_small_functions_of_lax(run):
     parts = run(lambda x: lax.unstack(x, axis=1))(x)
     np.testing.assert_array_equal(parts, x.T)
     assert int(run(lambda a: lax.mul(a, a, out_dtype=np.int32))(np.int8(100))) == 10000
-    assert run(lax.dot)(np.ones((2, 3), "int16"), np.ones(3, "float32")).dtype == np.float32
+    for given, dtype in (
+        (("int16", "float32"), "float32"),
+        (("int64", "float16"), "float16"),
+        (("float16", "bfloat16"), "bfloat16"),
+        (("complex64", "float64"), "complex64"),
+        (("int32", "uint32"), "int32"),
+    ):  # of the two, that which XLA takes for the finer
+        x, y = (np.ones(shape, d) for shape, d in zip([(2, 3), (3,)], map(jnp.dtype, given)))
+        assert run(lax.dot)(x, y).dtype == jnp.dtype(dtype)
     assert not lax.full((2,), 1.0, float).weak_type
     dims = lax.ScatterDimensionNumbers((), (0,), (0,))
     found = run(

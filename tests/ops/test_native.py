@@ -99,6 +99,18 @@ def test_numpy_sees_no_exceptions_of_formulas():
         assert np.isnan(log.impl(np.array([-1.0, 2.0, 0.0]))).tolist() == [True, False, False]
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_powers_of_known_exponents_are_the_same_inside_and_outside_of_jit(dtype):
+    x = jnp.asarray(np.random.default_rng(0).uniform(0, 3, 999), dtype)
+
+    def powers(x):
+        known = [pow_(x, jnp.asarray(y, dtype)) for y in (2.0, 3.0, -1.5, 2.5)]
+        return [*known, x**2, x**3, x**0.5, x**2.5]
+
+    for a, b in zip(powers(x), fnx.jit(powers)(x), strict=True):
+        np.testing.assert_array_equal(parts(np.asarray(a)), parts(np.asarray(b)))
+
+
 SAMPLERS = {
     "normal": lambda key, dtype: fnx.random.normal(key, (999,), dtype),
     "gumbel": lambda key, dtype: fnx.random.gumbel(key, (999,), dtype),
@@ -110,7 +122,17 @@ SAMPLERS = {
     "rayleigh": lambda key, dtype: fnx.random.rayleigh(key, 2.0, (999,), dtype),
     "weibull_min": lambda key, dtype: fnx.random.weibull_min(key, 2.0, 3.0, (999,), dtype),
     "lognormal": lambda key, dtype: fnx.random.lognormal(key, 1.0, (999,), dtype),
-    "wald": lambda key, dtype: fnx.random.wald(key, 2.0, (999,), dtype),
+    "wald": lambda key, dtype: fnx.random.wald(key, 1.7, (999,), dtype),
+    "uniform": lambda key, dtype: fnx.random.uniform(key, (999,), dtype, -2.5, 7.3),
+    "truncated_normal": lambda key, dtype: fnx.random.truncated_normal(key, -1, 2, (999,), dtype),
+    "double_sided_maxwell": lambda key, dtype: fnx.random.double_sided_maxwell(
+        key, 0.3, 1.7, (999,), dtype
+    ),
+    "gamma": lambda key, dtype: fnx.random.gamma(key, np.linspace(0.1, 9, 999), dtype=dtype),
+    "ball": lambda key, dtype: fnx.random.ball(key, 3, shape=(333,), dtype=dtype),
+    "multivariate_normal": lambda key, dtype: fnx.random.multivariate_normal(
+        key, jnp.arange(2.0), jnp.array([[2.0, 0.3], [0.3, 1.0]]), (333,), dtype
+    ),
 }
 
 

@@ -8,7 +8,7 @@ from fnx.core.errors import InvalidValue, ShapeError
 from fnx.numpy.arrays.util import convert, promote_inexact
 from fnx.numpy.elementwise import ufuncs
 from fnx.numpy.structure.shapes import expand_dims
-from fnx.ops.base.broadcast import scalar
+from fnx.ops.base.broadcast import scalar_like
 from fnx.ops.elementwise import arithmetic as ops
 from fnx.ops.linalg import eigen, householder
 from fnx.ops.linalg import factorizations as prims
@@ -78,7 +78,7 @@ def pair_of(name: str, a: Any, b: Any) -> tuple[Array, Array]:
 
 
 def symmetrized(x: Array) -> Array:
-    return ops.mul(ops.add(x, m.adjoint(x)), scalar(0.5, x.dtype))
+    return ops.mul(ops.add(x, m.adjoint(x)), scalar_like(0.5, x))
 
 
 def cholesky(a, *, upper=False, symmetrize_input=True):

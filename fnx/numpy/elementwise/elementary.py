@@ -15,7 +15,6 @@ from fnx.numpy.arrays.util import (
     constant,
     convert,
     fit,
-    floats,
     named,
     no_out,
     promote_inexact,
@@ -351,9 +350,10 @@ def angle(z, deg=False):
     >>> jnp.angle(jnp.array([1.0, 1j, -1.0]), deg=True)
     Array([  0.,  90., 180.], dtype=float64)
     """
-    z = strong(floats("angle", z))
-    re = real(z)
-    im = imag(z)
+    z = to_array(z, "angle")
+    re, im = real(z), imag(z)
+    if not dtypes.is_inexact(z.dtype) or dtypes.is_float(z.dtype) and not z.shape:
+        re, im = (strong(convert(x, dtypes.default_for("f"))) for x in (re, im))
     out = ops.atan2(im, re)
     return rad2deg(out) if deg else out
 

@@ -190,6 +190,8 @@ def _pad_statistic(x: Array, width: list, mode: str, options: dict) -> Array:
                 stats = [s if s.dtype == dtypes.bool_ else ufuncs.round(s) for s in stats]
             shape = [(*x.shape[:k], w, *x.shape[k + 1 :]) for w in (lo, hi)]
             sides = [_broadcast_to(convert(s, x.dtype), z) for s, z in zip(stats, shape)]
+        if x.weak_type:
+            sides = [ConvertElementType(x.dtype, True)(s) for s in sides]
         x = concatenate([sides[0], x, sides[1]], k)
     return x
 

@@ -131,7 +131,9 @@ def polydiv(u, v, *, trim_leading_zeros=False):
         d = a[k] / b[0]
         q.append(d)
         a = a.at[k : k + m + 1].add(-d * b)
-    quotient = concatenate([reshape_to(d, (1,)) for d in q]) if q else _full((steps,), 0, a.dtype)
+    quotient = (
+        strong(concatenate([reshape_to(d, (1,)) for d in q])) if q else _full((steps,), 0, a.dtype)
+    )
     if trim_leading_zeros:
         a = array(np.trim_zeros(np.asarray(a), "f"))
     return quotient, a

@@ -1,11 +1,19 @@
-"""Powers of few halves by a square root: a scalar expression, for those who lower `pow`."""
+"""Powers of few halves by a square root: for compiled programs, and for eager ones their bits."""
+
+from collections.abc import Callable
+from dataclasses import field
 
 import numpy as np
 
 from fnx.core import scalar as expr
+from fnx.core.cost import ROOT
+from fnx.core.fast_dataclasses import dataclass
+from fnx.ops.elementwise.native import implements, native
+from fnx.ops.elementwise.pointwise import Pointwise
 
 _ROOTS = tuple([sign * (n + 0.5) for n in range(4) for sign in (1, -1)])
 _BY_ROOT = ("float32", "float64")
+_DTYPES = {np.dtype(name): np.dtype(name) for name in _BY_ROOT}
 
 
 def by_root(x: expr.Expr, y: expr.Expr) -> expr.Expr | None:
@@ -50,3 +58,26 @@ def by_root(x: expr.Expr, y: expr.Expr) -> expr.Expr | None:
     if negative:
         value = expr.select(f("eq", root, x), factor, value)  # 0, 1, infinity
     return expr.select(lowest, limit, value)
+
+
+@dataclass(frozen=True)
+class HalfPower(Pointwise):
+    """x ** y for a y that `by_root` knows: what `pow` evaluates where its exponent is such a number."""
+
+    y: float
+    impl: Callable = field(repr=False, compare=False)  # type: ignore[assignment]
+    name = "half_power"
+    cost = ROOT
+    accepts = _DTYPES
+
+    def scalar_fn(self, x: str) -> Callable:  # type: ignore[override]
+        return lambda a: by_root(a, expr.const(self.y, x))
+
+
+def _half_power(y: float) -> HalfPower:
+    prim = HalfPower(y, native(lambda x: np.power(x, x.dtype.type(y))))
+    implements(prim.impl, prim)
+    return prim
+
+
+HALF_POWERS = {y: _half_power(y) for y in _ROOTS}

@@ -17,12 +17,15 @@ Function = Callable[..., Any]
 
 
 def native(
-    reference: Function, operands: int = 1, exact: Mapping[np.dtype, Function] | None = None
+    reference: Function,
+    operands: int = 1,
+    exact: Mapping[np.dtype, Function] | None = None,
+    beside: tuple[np.dtype, ...] = (),
 ) -> Function:
     """An implementation as compiled code; `reference`, with NumPy, where nothing can be compiled.
 
-    `exact` are dtypes for which there are functions that round correctly. The primitive that is
-    implemented is told to it by `implements`.
+    `exact` are dtypes for which there are functions that round correctly; after operands of one dtype
+    may come some of dtypes `beside` it. The primitive that is implemented is told to it by `implements`.
     """
     kernels = dict(exact or {})
 
@@ -52,13 +55,15 @@ def native(
             return reference
         try:
             make = find("fnx.core.primitive", "compiled_ufunc")
-            kernel = make(impl.implemented, (dtype,) * operands)
+            kernel = make(impl.implemented, (dtype,) * operands + beside)
         except CompileError:  # on other machines, and where a program cannot be compiled
             kernel = reference
         kernels[dtype] = kernel
         return kernel
 
-    impl: Any = {1: unary, 2: binary}.get(operands, several)  # calls with stars take longer
+    impl: Any = {1: unary, 2: binary}.get(
+        operands + len(beside), several
+    )  # calls with stars take longer
     impl.reference = reference
     return impl
 

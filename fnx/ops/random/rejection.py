@@ -85,14 +85,18 @@ def _not_a_number(x: V) -> V:
 class Element:
     """What a sampler of one element has: its batch element's key, its number in that, its parameters.
 
-    `repeat` makes loops of its own; `states` are what the draws of its batch element left.
+    Without a number the key is its own. `repeat` makes loops of its own; `states` are what the draws of
+    its batch element left.
     """
 
     key: Key
-    at: Key
+    at: Key | None
     given: list[V]
     repeat: Repeat
     states: list[V]
+
+    def own_key(self) -> Key:
+        return self.key if self.at is None else encrypt_exprs(*self.key, *self.at)
 
 
 @dataclass(frozen=True)
@@ -145,6 +149,16 @@ def search(sampler: Sampler, keys: Operand, parameters: tuple[Operand, ...]) -> 
         return Rounds(d.states, key_of, step, draw)
 
     return Search(shape, sample, batch_axes, tuple(map(rounds, sampler.draws)))
+
+
+def search_by_element(sampler: Sampler, keys: tuple[Operand, ...], parameter: Operand) -> Search:
+    """The recipe of a sampler without draws in common: each element has the two words of a key."""
+
+    def sample(repeat: Repeat, *index: Expr) -> Expr:
+        k0, k1, given = (x(*index) if x.shape else x() for x in (*keys, parameter))
+        return sampler.sample(Element((k0, k1), None, [V(given)], repeat, [])).e
+
+    return Search(max((x.shape for x in (*keys, parameter)), key=len), sample)
 
 
 def _values(exprs: Sequence[Expr]) -> list[V]:
@@ -204,7 +218,7 @@ def gamma(log_space: bool) -> Sampler:
         big = alpha >= 1
         d = where(big, alpha, alpha + 1) - third
         c = third / sqrt(d)
-        key, boost_key = _split(encrypt_exprs(*x.key, *x.at), 2)
+        key, boost_key = _split(x.own_key(), 2)
 
         def attempt(k0: Expr, k1: Expr, v: Expr, again: Expr) -> list[Expr]:
             following, x_key, u_key = _split((k0, k1), 3)

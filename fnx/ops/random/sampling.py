@@ -4,6 +4,7 @@ They draw from the same keys in the same order as JAX's, so that samples are equ
 """
 
 from collections.abc import Callable
+from dataclasses import field
 from math import prod
 
 import ml_dtypes
@@ -11,12 +12,15 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.aval import ShapedArray
+from fnx.core.cost import LIBRARY
 from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Operand, Recipe
 from fnx.ops.elementwise.arithmetic import div, exp, max_, mul
 from fnx.ops.elementwise.convert import cast
+from fnx.ops.elementwise.native import implements, native
+from fnx.ops.elementwise.pointwise import FLOAT, Pointwise, common_shape
 from fnx.ops.elementwise.special import random_gamma_grad
 from fnx.ops.random import rejection
 from fnx.ops.random.prng import RandomBits, RandomSplit, check_keys
@@ -144,6 +148,40 @@ class _Sampler(Primitive):
 
 
 @dataclass(frozen=True)
+class GammaOfKeys(Pointwise):
+    """Gamma(alpha) numbers, or their logarithms: operands are alpha and the two words of a key each."""
+
+    log_space: bool
+    impl: Callable = field(repr=False, compare=False)  # type: ignore[assignment]
+    name = "random_gamma_of_keys"
+    cost = LIBRARY
+    accepts = FLOAT
+
+    def abstract(self, alpha: ShapedArray, *words: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
+        if any(w.dtype != np.uint32 for w in words):
+            raise TypeMismatch(f"{self.name} needs uint32 words, not {[w.dtype for w in words]}")
+        shape = common_shape(self.name, (alpha, *words))
+        return super().abstract(alpha.update(shape=shape))
+
+    def lower(self, alpha: Operand, *words: Operand) -> Recipe:  # type: ignore[override]
+        return rejection.search_by_element(rejection.gamma(self.log_space), words, alpha)
+
+
+def _of_keys(log_space: bool) -> GammaOfKeys:
+    def reference(alpha: Numbers, *words: Numbers) -> Numbers:
+        keys, flat = np.stack(words, axis=-1).reshape(-1, 2), alpha.reshape(-1)
+        return gamma_samples(keys, flat, log_space).reshape(alpha.shape)
+
+    prim = GammaOfKeys(log_space, native(reference, beside=(_U32, _U32)))
+    implements(prim.impl, prim)
+    return prim
+
+
+_U32 = np.dtype(np.uint32)
+GAMMA_OF_KEYS = {log_space: _of_keys(log_space) for log_space in (False, True)}
+
+
+@dataclass(frozen=True)
 class RandomGamma(_Sampler):
     """Gamma numbers of shape parameter alpha and scale 1, or with `log_space` their logarithms.
 
@@ -158,9 +196,8 @@ class RandomGamma(_Sampler):
         return rejection.gamma(self.log_space)
 
     def impl(self, keys: Numbers, alpha: Numbers) -> Numbers:  # type: ignore[override]
-        batch = keys.ndim - 1
-        keys = RandomSplit((prod(alpha.shape[batch:]),)).impl(keys).reshape(-1, 2)
-        return gamma_samples(keys, alpha.reshape(-1), self.log_space).reshape(alpha.shape)
+        own = RandomSplit(alpha.shape[keys.ndim - 1 :]).impl(keys)
+        return np.asarray(GAMMA_OF_KEYS[self.log_space].impl(alpha, own[..., 0], own[..., 1]))
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         keys, alpha = primals

@@ -2,7 +2,7 @@
 
 The loop is `void (char **args, intptr *dims, intptr *steps, void *data)`. The kernel is the entry of a
 program on arrays of BLOCK elements (`abi.py`). What lies side by side is handed to it as it is; strided
-operands, numbers beside arrays and the last elements go through buffers on the stack.
+operands and the last elements go through buffers on the stack, as numbers beside arrays do, once.
 """
 
 import platform
@@ -10,8 +10,9 @@ import platform
 from fnx.lowering.cpu.jit import code_cache
 from fnx.lowering.cpu.llvm.ir_builder import NULL, Function, Module, Value, i64
 
-BLOCK = 16  # elements: two of the widest vectors of float64
+BLOCK = 32  # elements: more than programs unroll, so that loops of all kernels are of vectors
 WIDEST = 16  # bytes of an element
+WORKSPACE = 4 * BLOCK * WIDEST  # bytes: a kernel with loops of its own keeps a few blocks
 ENTRY, PARAMS, SIZES = 0, 8, 16  # offsets in `data`: the kernel, its parameters, bytes of elements
 
 
@@ -61,8 +62,13 @@ def _loop(f: Function, operands: int) -> None:
     size = [f.load(data, SIZES + 8 * k) for k in places]
     buffers = [f.slot("i64", BLOCK * WIDEST // 8, align=64) for _ in places]
     given = f.slot("ptr", operands + 1)
+    workspace = f.slot("i64", WORKSPACE // 8, align=64)
     for buffer in buffers:  # zeros, where there are no elements
         f.call("memset", "ptr", buffer, Value("i32", "0"), i64(BLOCK * WIDEST))
+    number = [f.same(step[k], i64(0)) for k in range(operands)]
+    for k in range(operands):  # a number beside arrays is repeated once for all blocks
+        with f.when(number[k]):
+            f.call("copy", "void", buffers[k], size[k], arrays[k], step[k], size[k], i64(BLOCK))
     before = _exceptions(f)
     at = f.variable("i64", 0)
     with f.forever() as done:
@@ -77,9 +83,9 @@ def _loop(f: Function, operands: int) -> None:
         for k in places:
             f.store(f.choose(direct[k], here[k], buffers[k]), given, 8 * k)
             if k < operands:
-                with f.when(f.negate(direct[k])):
+                with f.when(f.negate(f.either(direct[k], number[k]))):
                     f.call("copy", "void", buffers[k], size[k], here[k], step[k], size[k], m)
-        f.call_at(entry, "i32", given, params, NULL, NULL)
+        f.call_at(entry, "i32", given, params, workspace, NULL)
         with f.when(f.negate(direct[operands])):
             f.call("copy", "void", here[-1], step[-1], buffers[-1], size[-1], size[-1], m)
         at.set(f.add(i, BLOCK))

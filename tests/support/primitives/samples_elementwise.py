@@ -8,6 +8,8 @@ from fnx.ops.elementwise import arithmetic as e
 from fnx.ops.elementwise import select as s
 from fnx.ops.elementwise import special as f
 from fnx.ops.elementwise.convert import BitcastConvertType, ConvertElementType, ReducePrecision
+from fnx.ops.elementwise.fma import fma
+from fnx.ops.elementwise.half_powers import HALF_POWERS
 from fnx.ops.elementwise.pointwise import add_weak
 
 X, Y = data(3, 4), data(3, 4, seed=3)
@@ -29,6 +31,7 @@ _ARITHMETIC = [
     *_members([e.max_, e.min_], SCALAR, X, kinds="biufc"),
     Sample(e.div, (X, POSITIVE), "iufc"),
     Sample(add_weak, (X, Y), "iufc"),
+    *[Sample(fma, args, "f") for args in ((X, Y, X + 1), (X, SCALAR, Y), (SCALAR, SCALAR, X))],
     Sample(e.rem, (data(3, 4, low=-9, high=9), data(3, 4, low=1.6, high=2.3)), "iuf"),
     Sample(e.rem, (INTS, integers(3, 4, low=1, high=5)), note="integers"),
     Sample(e.div, (INTS, MORE_INTS), note="integers by zero too"),
@@ -45,6 +48,7 @@ _ARITHMETIC = [
     Sample(e.pow_, (POSITIVE, X), "fc"),
     Sample(e.pow_, (POSITIVE, SCALAR), "fc"),
     Sample(e.pow_, (POSITIVE, INTS.astype(np.int32)), note="integer exponents"),
+    *[Sample(HALF_POWERS[y], (POSITIVE,), smooth=0, note=str(y)) for y in (1.5, -2.5)],
     Sample(e.copy, (X,), "biufc"),
     Sample(e.stop_gradient, (X,), "biufc", smooth=0),
 ]

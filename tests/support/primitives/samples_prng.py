@@ -5,7 +5,7 @@ from samples import Sample
 
 from fnx.ops.random.counters import RngBits, RngState
 from fnx.ops.random.prng import RandomBits, RandomSplit, random_fold_in
-from fnx.ops.random.sampling import RandomGamma, RandomPoisson, random_binomial
+from fnx.ops.random.sampling import GAMMA_OF_KEYS, RandomGamma, RandomPoisson, random_binomial
 
 _KEY = np.array([1, 2], np.uint32)
 _KEYS = np.arange(6, dtype=np.uint32).reshape(3, 2)
@@ -30,6 +30,11 @@ SAMPLES = [
     # Finite differences of samples mean nothing where a draw is accepted or not: no derivatives here.
     Sample(RandomGamma(False), (_KEY, np.array([0.5, 2.0, 30.0])), diff=(False, False)),
     Sample(RandomGamma(True), (_KEY, np.array([[0.01, 2.0]])), diff=(False, False)),
+    Sample(
+        GAMMA_OF_KEYS[False],
+        (np.array([0.5, 2.0, 30.0]), *np.arange(6, dtype=np.uint32).reshape(2, 3)),
+        diff=(False,) * 3,
+    ),
     Sample(
         RandomPoisson(np.dtype(np.int32)), (_KEY, np.array([0.0, 3.0, 50.0])), diff=(False, False)
     ),
