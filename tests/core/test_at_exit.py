@@ -61,7 +61,11 @@ KINDS = "callbacks slow_callbacks loops arrays lanes compiling calls eager".spli
 # Threads meet what comes after the end of a program, whichever end it was: of those, one kind sees all.
 @pytest.mark.parametrize(
     ("kind", "end"),
-    [*((kind, "raise ValueError('the end')") for kind in KINDS), ("calls", ""), ("calls", "sys.exit(7)")],
+    [
+        *((kind, "raise ValueError('the end')") for kind in KINDS),
+        ("calls", ""),
+        ("calls", "sys.exit(7)"),
+    ],
 )
 def test_the_end(kind, end):
     began = time.monotonic()

@@ -3,7 +3,7 @@
 import ast
 import importlib.util
 import re
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 PACKAGES = ("fnx", "fnx.interpreters", "fnx.lowering")
@@ -221,7 +221,7 @@ class Imports(ast.NodeVisitor):
         self.found.append((name, self.depth == 0 and not self.typing_only, self.typing_only))
 
 
-@lru_cache(maxsize=None)
+@cache
 def imports(module: str, source: str, known: frozenset[str], is_package: bool = False):
     """What ``source`` imports: triples of name, whether at load, whether for type checkers only."""
     visitor = Imports(module, is_package, known)
