@@ -1,5 +1,6 @@
 """What all tests share: an empty cache of compiled code, Hypothesis without deadlines, fixtures."""
 
+import gc
 import os
 import tempfile
 from collections import Counter
@@ -9,9 +10,14 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# Before fnx is imported, so that no test sees code that another version of fnx has compiled.
-_cache = tempfile.TemporaryDirectory(prefix="fnx-tests-", ignore_cleanup_errors=True)
-os.environ["XDG_CACHE_HOME"] = _cache.name
+# Before fnx is imported, so that no test sees code that another version of fnx has compiled. The workers
+# of a run share it: what one of them compiled, the others load.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    _cache = tempfile.TemporaryDirectory(prefix="fnx-tests-", ignore_cleanup_errors=True)
+    os.environ["XDG_CACHE_HOME"] = _cache.name
+    # Hundreds of processes import fnx, which takes three times as long from sources as from bytecode.
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+        os.environ["PYTHONPYCACHEPREFIX"] = os.path.join(_cache.name, "bytecode")
 
 # Compiling inside an example makes times uneven; a fixed seed makes failures repeatable.
 settings.register_profile("fnx", deadline=None, max_examples=25, derandomize=True)
@@ -48,6 +54,17 @@ def _check_gpu() -> None:
     except FnxError as error:
         hint = "NUMBA_ENABLE_CUDASIM=1 simulates one, for small arrays"
         raise pytest.UsageError(f"--device cuda: {error} ({hint})") from error
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Tens of thousands of tests stay until the end: the collector is not to look at them each time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 QUICK = 8  # of a test's cases the first and every eighth after it are not slow: 150 s of 585 s

@@ -21,10 +21,10 @@ PATHS = ("fnx", "fnx.scipy.stats")
 
 def bad_arrows(sources: dict[str, str], packages: set[str] = frozenset()) -> list[str]:
     """The imports that the table of rooms forbids."""
-    bad = []
+    bad, known = [], frozenset(sources)
     for module, source in sources.items():
         own = room(module)
-        for name, at_load, _ in imports(module, source, set(sources), module in packages):
+        for name, at_load, _ in imports(module, source, known, module in packages):
             top = name.split(".")[0]
             if top == "fnx":
                 if not may_use(own, room(name)):
@@ -38,10 +38,11 @@ def bad_arrows(sources: dict[str, str], packages: set[str] = frozenset()) -> lis
 
 def cycles(sources: dict[str, str], packages: set[str] = frozenset()) -> list[str]:
     """One cycle of imports, local ones and those for type checkers included, or []."""
+    known = frozenset(sources)
     graph = {
         module: {
             name
-            for name, *_ in imports(module, source, set(sources), module in packages)
+            for name, *_ in imports(module, source, known, module in packages)
             if name in sources and name != module
         }
         for module, source in sources.items()
@@ -66,10 +67,11 @@ def test_every_arrow_is_allowed(house):
 
 def test_what_is_imported_exists(house):
     sources, packages = house
+    known = frozenset(sources)
     missing = [
         f"{module} imports {name}"
         for module, source in sources.items()
-        for name, *_ in imports(module, source, set(sources), module in packages)
+        for name, *_ in imports(module, source, known, module in packages)
         if name.split(".")[0] == "fnx" and name not in sources
     ]
     assert missing == []

@@ -11,8 +11,10 @@ from module_graph import modules, room
 # Forks a process for each module, with the packages that others brought along already loaded. The
 # face, fnx/__init__.py, is put aside where it may be: it would import everything in its own order.
 IMPORT_EACH_FIRST = """
-import importlib, importlib.util, json, os, sys, traceback, types
+import gc, importlib, importlib.util, json, os, sys, traceback, types
 import numpy, ml_dtypes, optree
+
+gc.disable()  # processes that end as soon as a module is imported
 
 def import_first(name, with_face):
     if not with_face:

@@ -89,7 +89,7 @@ def test_every_import_is_declared(repository):
     used = set()
     for folder in SOURCES:
         for file in (repository / folder).rglob("*.py"):
-            found = imports(file.stem, file.read_text(encoding="utf-8"), set())
+            found = imports(file.stem, file.read_text(encoding="utf-8"), frozenset())
             used |= {name.split(".")[0] for name, _, _ in found}
     third = used - sys.stdlib_module_names - {"fnx", "", *UNDECLARED}
     assert third <= {*declared(repository), *OPTIONAL}

@@ -36,16 +36,18 @@ def program(dtype, preferred, case):
     return lambda x, y: lax.dot_general(x, y, axes, preferred_element_type=preferred), given
 
 
-@pytest.mark.parametrize("case", SHAPES)
 @pytest.mark.parametrize(("dtype", "preferred"), DTYPES)
-def test_sums_are_rounded_once(dtype, preferred, case):
-    f, given = program(dtype, preferred, case)
-    expected = fnx.jit(f, backend="reference")(*given)
-    found = fnx.jit(f, backend="numba")(*given)
-    assert found.dtype == expected.dtype
-    np.testing.assert_array_equal(
-        np.asarray(found, np.float64), np.asarray(expected, np.float64)
-    )  # small integers: every sum is exact
+def test_sums_are_rounded_once(dtype, preferred):
+    """All shapes in one program: Numba takes longer for more of them."""
+    products, given = zip(*[program(dtype, preferred, case) for case in SHAPES], strict=True)
+    f = lambda given: [product(*xy) for product, xy in zip(products, given, strict=True)]
+    expected = fnx.jit(f, backend="reference")(given)
+    found = fnx.jit(f, backend="numba")(given)
+    for case, x, y in zip(SHAPES, found, expected, strict=True):
+        assert x.dtype == y.dtype
+        np.testing.assert_array_equal(
+            np.asarray(x, np.float64), np.asarray(y, np.float64), err_msg=case
+        )  # small integers: every sum is exact
 
 
 @pytest.mark.parametrize(("dtype", "preferred"), DTYPES)

@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import re
+from functools import cache
 from pathlib import Path
 
 PACKAGES = ("fnx", "fnx.interpreters", "fnx.lowering")
@@ -170,7 +171,7 @@ def modules() -> dict[str, Path]:
 class Imports(ast.NodeVisitor):
     """Collects the modules that a module imports, and whether each import runs when it loads."""
 
-    def __init__(self, module: str, is_package: bool, known: set[str]):
+    def __init__(self, module: str, is_package: bool, known: frozenset[str]):
         self.package = module if is_package else module.rpartition(".")[0]
         self.known = known
         self.depth = 0
@@ -220,7 +221,8 @@ class Imports(ast.NodeVisitor):
         self.found.append((name, self.depth == 0 and not self.typing_only, self.typing_only))
 
 
-def imports(module: str, source: str, known: set[str], is_package: bool = False):
+@cache
+def imports(module: str, source: str, known: frozenset[str], is_package: bool = False):
     """What ``source`` imports: triples of name, whether at load, whether for type checkers only."""
     visitor = Imports(module, is_package, known)
     visitor.visit(ast.parse(source))

@@ -273,18 +273,23 @@ def _sweep_sometimes() -> None:
         sweep()
 
 
-def _files() -> list[tuple[float, int, Path]]:
+def _files() -> list[tuple[float, int, str]]:
     """Time of last use, bytes and path of each file of the cache, half-written ones included."""
     found = []
-    for shard in [] if _refused() else _list(folder(), _SHARD):
+    for shard in [] if _refused() else _list(_place(), _SHARD):
         if shard.is_symlink():  # leads to what is not ours
             continue
-        for path in _list(shard, _FILE):
+        for file in _list(shard.path, _FILE):
             with contextlib.suppress(OSError):  # others may remove it meanwhile
-                about = path.lstat()
+                about = file.stat(follow_symlinks=False)
                 if not stat.S_ISDIR(about.st_mode):
-                    found.append((about.st_mtime, about.st_size, path))
+                    found.append((about.st_mtime, about.st_size, file.path))
     return found
+
+
+def _is_aside(path: str) -> bool:
+    """Whether a file is half-written."""
+    return os.path.basename(path).startswith(_ASIDE)
 
 
 _ASIDE = ".tmp-"
@@ -292,10 +297,12 @@ _SHARD = r"[0-9a-f]{2}"
 _FILE = rf"[0-9a-f]{{{2 * _DIGEST}}}|\.tmp-.*"
 
 
-def _list(place: Path, pattern: str) -> list[Path]:
+def _list(place: str, pattern: str) -> list[os.DirEntry[str]]:
     """What lies in a folder under a name of ours."""
+    ours = re.compile(pattern).fullmatch
     try:
-        return [place / name for name in os.listdir(place) if re.fullmatch(pattern, name)]
+        with os.scandir(place) as entries:
+            return [entry for entry in entries if ours(entry.name)]
     except OSError:
         return []
 
@@ -309,11 +316,11 @@ def sweep(bound: int | None = None) -> int:
     target = bound if total <= bound else bound * 9 // 10
     removed = 0
     for when, size, path in files:
-        abandoned = path.name.startswith(_ASIDE) and time.time() - when > 3600
+        abandoned = _is_aside(path) and time.time() - when > 3600
         if total <= target and not abandoned:
             continue
         with contextlib.suppress(OSError):
-            path.unlink()
+            os.unlink(path)
             removed += 1
         total -= size
     return removed
@@ -321,7 +328,7 @@ def sweep(bound: int | None = None) -> int:
 
 def info() -> Info:
     """The state of the cache on disk."""
-    sizes = [size for _, size, path in _files() if not path.name.startswith(_ASIDE)]
+    sizes = [size for _, size, path in _files() if not _is_aside(path)]
     return Info(folder(), len(sizes), sum(sizes), limit(), enabled() and not _refused())
 
 
@@ -330,9 +337,9 @@ def clear() -> int:
     removed = 0
     for _, _, path in _files():
         with contextlib.suppress(OSError):
-            path.unlink()
-            removed += not path.name.startswith(_ASIDE)
-    for shard in _list(folder(), _SHARD):
+            os.unlink(path)
+            removed += not _is_aside(path)
+    for shard in _list(_place(), _SHARD):
         with contextlib.suppress(OSError):
-            shard.rmdir()
+            os.rmdir(shard.path)
     return removed

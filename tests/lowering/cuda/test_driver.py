@@ -189,28 +189,28 @@ def test_a_lost_device(gpu):
 def test_memory_that_does_not_suffice(gpu):
     from fnx.lowering.cuda.gpu_driver import OutOfMemory
 
+    gpu.limit = 1 << 18
     kept = on_gpu(lambda x: x * 2)(X)
-    large = on_gpu(lambda x: jnp.outer(x, x))(np.arange(900.0))
+    large = on_gpu(lambda x: jnp.outer(x, x))(np.arange(110.0))
     with pytest.raises(OutOfMemory) as raised:
-        on_gpu(lambda x: x[:, None] + jnp.zeros((50, 3000)).sum() + jnp.ones(900))(
-            np.arange(2000.0)
-        )
+        on_gpu(lambda x: x[:, None] + jnp.zeros((50, 46)).sum() + jnp.ones(110))(np.arange(250.0))
     text = str(raised.value)
-    assert "14400000 bytes" in text  # what was asked for
-    assert "float64[900,900] (6480000 bytes)" in text  # the largest that there is
+    assert "220000 bytes" in text  # what was asked for
+    assert "float64[110,110] (96800 bytes)" in text  # the largest that there is
     assert "Nothing is lost" in text
     np.testing.assert_allclose(kept, X * 2)
     assert float(large[3, 4]) == 12.0
     del large, raised
-    assert on_gpu(lambda x: jnp.outer(x, x))(np.arange(900.0)).shape == (900, 900)
+    assert on_gpu(lambda x: jnp.outer(x, x))(np.arange(110.0)).shape == (110, 110)
 
 
 def test_memory_in_circles_is_found_before_that_is_said(gpu):
-    big = on_gpu(lambda x: jnp.outer(x, x))(np.arange(1300.0))
+    gpu.limit = 1 << 18
+    big = on_gpu(lambda x: jnp.outer(x, x))(np.arange(160.0))
     circle = [big]
     circle.append(circle)
     del big, circle
-    again = on_gpu(lambda x: jnp.outer(x, x))(np.arange(1300.0))
+    again = on_gpu(lambda x: jnp.outer(x, x))(np.arange(160.0))
     assert float(again[2, 3]) == 6.0
 
 
