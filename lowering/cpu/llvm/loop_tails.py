@@ -102,9 +102,7 @@ def _once(body: list[Stmt], changed: set[Buffer], first: Expr) -> list[Stmt]:
     after: list[Expr] = []  # variables of such values
     for s in body:
         values = traversal.expressions(s)
-        late = [
-            not changed.isdisjoint(loaded([e], set())) or depends_on([e], after) for e in values
-        ]
+        late = [not changed.isdisjoint(buffers_read([e])) or depends_on([e], after) for e in values]
         if isinstance(s, Let):
             after += [v for v, is_late in zip(s.variables, late, strict=True) if is_late]
         elif isinstance(s, Store) and (any(late) or s.buffer in changed):
