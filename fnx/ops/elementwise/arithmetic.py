@@ -313,9 +313,19 @@ expm1 = elementary(
     "expm1", reference_functions.expm1, INEXACT, lambda t, o, x: mul(t, add(o, one(x)))
 )
 log: Elementwise = elementary("log", np.log, INEXACT, lambda t, o, x: div(t, x))
-log2 = elementary("log2", np.log2, FLOAT, lambda t, o, x: div(t, times(math.log(2), x)))
+log2 = elementary(
+    "log2",
+    np.log2,
+    FLOAT,
+    lambda t, o, x: div(t, times(math.log(2), x)),
+    lambda x: div(log(x), constant(math.log(2), x)),
+)
 log10 = elementary(
-    "log10", reference_functions.log10, FLOAT, lambda t, o, x: div(t, times(math.log(10), x))
+    "log10",
+    reference_functions.log10,
+    FLOAT,
+    lambda t, o, x: div(t, times(math.log(10), x)),
+    lambda x: div(log(x), constant(math.log(10), x)),
 )
 log1p = elementary(
     "log1p", reference_functions.log1p, INEXACT, lambda t, o, x: div(t, add(x, one(x)))
