@@ -58,7 +58,7 @@ class Interpreter:
     parent: "Interpreter | None" = None
     looks = False  # whether it says of results where they come from
     ended = False  # whether the transformation is over and its tracers are dead
-    __class_getitem__ = classmethod(GenericAlias)  # programs name the type of its tracers
+    __class_getitem__: Any = classmethod(GenericAlias)  # programs name the type of its tracers
     source: Source | None = None  # where the user called the transformation
 
     @property

@@ -222,14 +222,18 @@ class IntegerPow(Pointwise):
     accepts = NUMBER
 
     def abstract(self, x: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
-        if self.y < 0 and not dtypes.is_inexact(x.dtype):
-            raise TypeMismatch(
-                f"integer_pow of dtype {x.dtype} with exponent {self.y}; expected an exponent that is "
-                "not negative, or a float or complex operand"
-            )
+        self._check(x.dtype)
         return super().abstract(x)
 
+    def _check(self, dtype: np.dtype) -> None:
+        if self.y < 0 and not dtypes.is_inexact(dtype):
+            raise TypeMismatch(
+                f"Integers cannot be raised to negative powers: integer_pow of dtype {dtype} with "
+                f"exponent {self.y}; expected one that is not negative, or a float or complex operand"
+            )
+
     def impl(self, x: np.ndarray) -> Any:  # type: ignore[override]
+        self._check(x.dtype)
         return reference_functions.integer_pow(x, self.y)
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
