@@ -7,6 +7,7 @@ own it passes down to its `parent`, and it runs rules under its parent.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import GenericAlias
 from typing import Any, Protocol
 
 import numpy as np
@@ -57,6 +58,7 @@ class Interpreter:
     parent: "Interpreter | None" = None
     looks = False  # whether it says of results where they come from
     ended = False  # whether the transformation is over and its tracers are dead
+    __class_getitem__: Any = classmethod(GenericAlias)  # programs name the type of its tracers
     source: Source | None = None  # where the user called the transformation
 
     @property

@@ -77,7 +77,7 @@ class Fold(Recipe):
 
     `fn(*index)` gives the values at a point, `combine(accumulators, values)` the next accumulators,
     all tuples with one entry per output; `init` are expressions. `reassociate` allows any order of
-    combination (sums and products of floats).
+    combination (sums and products of floats). Axes are in order, however they were named.
     """
 
     shape: Shape
@@ -86,6 +86,9 @@ class Fold(Recipe):
     fn: Callable[..., tuple[Expr, ...]]
     combine: Callable[[tuple[Expr, ...], tuple[Expr, ...]], tuple[Expr, ...]]
     reassociate: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "axes", tuple(sorted(self.axes)))
 
 
 @dataclass(frozen=True, eq=False)

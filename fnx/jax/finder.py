@@ -24,6 +24,7 @@ PUBLIC = (
 ).split()
 # JAX's arrays are without them: NumPy's functions of its arrays are NumPy's, and give NumPy's arrays.
 NUMPY_PROTOCOLS = "__array_ufunc__", "__array_function__"
+MOVED = {"jax.core": "jax.extend.core"}  # where names stand that JAX still has in their old places
 OWN = "fnx.jax.src"  # modules for `jax._src`, `jaxlib`, and public ones that stand nowhere else
 
 
@@ -59,6 +60,9 @@ class ServedModule(ModuleType):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         if name.islower() and server(f"{served}.{name}"):  # that stands elsewhere
             return importlib.import_module(f"{served}.{name}")
+        moved = importlib.import_module(MOVED[served]) if served in MOVED else None
+        if name in getattr(moved, "__all__", ()):
+            return getattr(moved, name)
         asked = note(f"{served}.{name}")
         raise AttributeError(
             f"fnx has no {served}.{name}, which {asked.library} asks for at {asked.place}. "

@@ -6,7 +6,7 @@ from typing import Any
 from fnx.core.array import Array, as_array
 from fnx.core.errors import TypeMismatch
 from fnx.interpreters.primitives.sharding_constraint import ShardingConstraint
-from fnx.process.mesh import Mesh, PartitionSpec, get_mesh, spec_names
+from fnx.process.mesh import AbstractMesh, Mesh, PartitionSpec, get_mesh, spec_names
 from fnx.process.placement import placed
 from fnx.process.shardings import NamedSharding
 from fnx.pytree import operations
@@ -33,15 +33,19 @@ def spread(shardings: Any, tree: Any) -> list:
 
 
 def constrained(x: Array, sharding: Any) -> Array:
-    """An array that lies as a sharding says; itself where there is one device, or none is named."""
+    """An array that lies as a sharding says; itself where none is named."""
+    sharding = getattr(sharding, "sharding", sharding)  # of a Format: layouts are as they are
     if isinstance(sharding, PartitionSpec):
         sharding = NamedSharding(get_mesh(), sharding)
+    if isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, AbstractMesh):
+        mesh = get_mesh()  # whose devices are meant
+        sharding = sharding.update(mesh=mesh) if mesh.abstract_mesh == sharding.mesh else sharding
     if isinstance(sharding, str | int | float):
         raise TypeMismatch(
             f"with_sharding_constraint to {sharding!r}; expected a sharding, a PartitionSpec or None"
         )
     if not is_cut(sharding):
-        return x
+        return placed(x, sharding)
     sharding.check(x.aval)
     spec = [*sharding.spec, *[None] * (x.ndim - len(sharding.spec))]
     free = tuple([k for k, s in enumerate(spec) if s is PartitionSpec.UNCONSTRAINED])

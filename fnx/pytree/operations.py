@@ -290,7 +290,7 @@ def tree_broadcast(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -> 
     >>> fnx.tree.broadcast({"a": 1, "b": 2}, {"a": [0, 0], "b": 0})
     {'a': [1, 1], 'b': 2}
     """
-    return optree.tree_broadcast_prefix(prefix_tree, full_tree, is_leaf, namespace=_SPACE)
+    return tree_structure(full_tree).unflatten(broadcast_prefix(prefix_tree, full_tree, is_leaf))
 
 
 def broadcast_prefix(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -> list:
@@ -299,7 +299,10 @@ def broadcast_prefix(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -
     >>> fnx.tree_util.broadcast_prefix({"a": 1, "b": 2}, {"a": [0, 0], "b": 0})
     [1, 1, 2]
     """
-    return optree.broadcast_prefix(prefix_tree, full_tree, is_leaf, namespace=_SPACE)
+    # What is a leaf of the prefix, None say, is for all that none of the full tree.
+    leaves, prefix = optree.tree_flatten(prefix_tree, is_leaf, namespace=_SPACE)
+    below = [tree_structure(tree).num_leaves for tree in prefix.flatten_up_to(full_tree)]
+    return [leaf for leaf, count in zip(leaves, below, strict=True) for _ in range(count)]
 
 
 # --- paths -------------------------------------------------------------------------------------

@@ -238,7 +238,7 @@ def poisson(
     """
     words, dtype = words_of(key, "poisson"), int_dtype(dtype, "poisson")
     _, (lam,) = parameters("poisson", shape, dtypes.float32, lam)
-    return RandomPoisson(dtype)(threefry_words(words, "poisson"), lam)
+    return RandomPoisson(dtype)(threefry_words(words), lam)
 
 
 def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> Array:
@@ -250,7 +250,7 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> 
     words, dtype = words_of(key, "binomial"), float_dtype(dtype, "binomial")
     inexact = dtypes.to_inexact(as_array(p).dtype)
     _, (n, p) = parameters("binomial", shape, inexact, n, p)
-    return convert(random_binomial(threefry_words(words, "binomial"), n, p), dtype)
+    return convert(random_binomial(threefry_words(words), n, p), dtype)
 
 
 def multinomial(
@@ -274,7 +274,7 @@ def multinomial(
     )
     counts = []
     for k, sub_key in enumerate(split_words(words, shape[-1])):
-        count = random_binomial(threefry_words(sub_key, "multinomial"), left, ratios[..., k])
+        count = random_binomial(threefry_words(sub_key), left, ratios[..., k])
         left = sub(left, count)
         counts.append(count[..., None])
     return convert(Concatenate(len(shape) - 1)(*counts), dtype)

@@ -29,7 +29,7 @@ from fnx.random.uniform import (
 
 def gamma_of(words: Array, alpha: Array, log_space: bool = False) -> Array:
     """A gamma number (or its logarithm) for each shape parameter."""
-    return RandomGamma(log_space)(threefry_words(words, "gamma"), alpha)
+    return RandomGamma(log_space)(threefry_words(words), alpha)
 
 
 def gamma(

@@ -1,7 +1,7 @@
 """What generators do with keys: draw bits, split, fold in a number.
 
 Keys are arrays of words, those of Threefry, or `KeyArray`s of another generator: rbg and unsafe_rbg
-draw with Philox, and rbg splits with Threefry.
+draw with Philox, and rbg splits with Threefry. Samplers that reject draw with Threefry alone.
 """
 
 import math
@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from fnx.core.array import Array
-from fnx.core.errors import MissingRule
 from fnx.ops.base.permute import Reshape
 from fnx.ops.elementwise.arithmetic import xor
 from fnx.ops.random.counters import RngBits
@@ -59,12 +58,6 @@ def fold_in(key: Any, number: Array) -> Any:
     return KeyArray(xor(key.words, Reshape((4,))(last)), key.dtype)
 
 
-def threefry_words(key: Any, name: str) -> Array:
-    """The words of a key that Threefry draws with; samplers that reject know no other generator."""
-    if type(key) is KeyArray:
-        raise MissingRule(
-            f"{name} of a key of dtype {key.dtype}; expected one of key<fry>: it draws again until a "
-            "number is accepted, with threefry2x32 alone. Make a key of some bits of this one: "
-            "fnx.random.wrap_key_data(fnx.random.bits(key, 2, 'uint32'))"
-        )
-    return key
+def threefry_words(key: Any) -> Array:
+    """Words that Threefry draws with, as samplers that reject do: the key's own, or drawn with it."""
+    return RngBits("philox", 32, (2,))(key.words) if type(key) is KeyArray else key

@@ -305,7 +305,9 @@ class PlacedJitted(Jitted):
         if self.in_shardings is not None:
             places = self.in_shardings
             places = tuple(places) if isinstance(places, list) else places
+            args, kwargs, fixed = self.static.split(args, kwargs)  # static ones lie nowhere
             args = import_module("fnx.process.constraints").laid(args, places)
+            args, kwargs = self.static.join(args, kwargs, fixed)
         out = self.fun(*args, **kwargs)
         if self.out_shardings is None:
             return out

@@ -29,6 +29,7 @@ _XLA = {
     "onnx": "translates XLA's text",
 }
 _LAST_BIT = "asks that numbers drawn inside and outside of jit are equal to their last bit"
+_MADE_OF = "asks for the very primitives that JAX's functions are made of"
 _SUITES = (
     Suite(
         "equinox",
@@ -83,6 +84,7 @@ _SUITES = (
             "nnx.integration_test": "its file imports orbax, which asks for more of JAX than there is",
             "hijax": "hands values of a library's own types to jitted functions and loops",
             "mutable_hitypes": "hands values of a library's own types to jitted functions and loops",
+            "_exclusion": "asks which frames of a library JAX's own filter leaves in a traceback",
         },
     ),
     Suite(
@@ -111,7 +113,21 @@ _SUITES = (
     Suite("jaxlie", "https://github.com/brentyi/jaxlie", needs=("hypothesis",)),
     Suite("jax-cfd", "https://github.com/google/jax-cfd", ("jax_cfd",), files="*_test.py"),
     Suite("e3nn-jax", "https://github.com/e3nn/e3nn-jax", ("tests",), files="*_test.py"),
-    Suite("quax", f"{_KIDGER}/quax", needs=("beartype",)),
+    Suite(
+        "quax",
+        "https://github.com/nstarman/quax",
+        needs=("beartype", "pytest-benchmark"),
+        known={
+            "test_typed_": "makes JAX's own Python numbers with a dtype, for which fnx has arrays",
+            "rng_uniform": "`lax.rng_uniform`, numbers of a state, is not there",
+            "qdwh": "`lax.linalg.qdwh` is not there",
+            "test_numpy_functions": _MADE_OF,
+            "test_linalg_functions": _MADE_OF,
+            "test_lax_functions": _MADE_OF,
+            "test_integer_pow_exponentiates_array": _MADE_OF,
+            "test_structure_matrix.test_matmul": _MADE_OF,
+        },
+    ),
     Suite("interpax", "https://github.com/f0uriest/interpax"),
     Suite("evosax", "https://github.com/RobertTLange/evosax"),
     Suite("tree-math", "https://github.com/google/tree-math", ("tree_math",), files="*_test.py"),

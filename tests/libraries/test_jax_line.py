@@ -203,6 +203,7 @@ from jax.experimental import hijax, multihost_utils
 from jax._src.state.types import AbstractRef
 from jax._src.tree_util import prefix_errors
 assert jax.lib.__version__ == jax.__version__
+assert jax.core.valid_jaxtype is jax.extend.core.valid_jaxtype and not hasattr(jax.core, "no_name")
 assert isinstance(jax.typeof(jax.new_ref(jnp.ones(3))), AbstractRef)
 assert multihost_utils.process_allgather({"a": 1.0})["a"].shape == (1,)
 class Boxed(hijax.MutableHiType):

@@ -2,6 +2,7 @@
 
 import math
 
+import ml_dtypes
 import numpy as np
 import pytest
 import scipy.special
@@ -183,6 +184,53 @@ def test_one_hot_of_a_list_and_stable_standardization():
         *[jnp.ones((1, 3, 1, 2), jnp.bfloat16)] * 3, return_residual=True
     )
     assert out.dtype == rest.dtype == jnp.bfloat16
+
+
+def narrowed(x, mode):
+    """By the formats' definitions: a scale for each block along the last axis, and narrow elements."""
+    size, dtype = (
+        (32, ml_dtypes.float8_e4m3fn) if mode == "mxfp8" else (16, ml_dtypes.float4_e2m1fn)
+    )
+    most = float(ml_dtypes.finfo(dtype).max)
+    blocks = x.reshape(*x.shape[:-1], -1, size)
+    scales = abs(blocks).max(-1, keepdims=True) / np.float32(most)
+    if mode == "mxfp8":
+        scales = 2.0 ** np.ceil(np.log2(scales))
+    else:
+        scales = scales.astype(ml_dtypes.float8_e4m3fn).astype(float)
+    return ((blocks / scales).clip(-most, most).astype(dtype).astype(float) * scales).reshape(
+        x.shape
+    )
+
+
+@pytest.mark.parametrize("mode", ["mxfp8", "nvfp4"])
+def test_block_scaled_products(mode):
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2, 3, 64)).astype("f4"), rng.normal(size=(64, 5, 2)).astype("f4")
+    f = lambda a, b: nn.scaled_dot_general(a, b, (((2,), (0,)), ((0,), (2,))), configs=configs)
+    configs = [nn.get_scaled_dot_general_config(mode)] * 3
+    wide, narrow = narrowed(a, mode), narrowed(b.T, mode)
+    out, pull = fnx.vjp(f, a, b)
+    np.testing.assert_allclose(out, np.einsum("bmk,bnk->bmn", wide, narrow), rtol=1e-5, atol=1e-5)
+    assert out.dtype == np.float32
+    ct = rng.normal(size=out.shape).astype("f4")
+    np.testing.assert_allclose(
+        pull(ct)[0], np.einsum("bmn,bnk->bmk", ct, narrow), rtol=1e-4, atol=1e-5
+    )
+    with pytest.raises(ValueError, match="multiple of"):
+        f(a[..., :20], b[:20])
+
+
+def test_products_of_matrices_with_scales():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2, 3, 8)), rng.normal(size=(2, 5, 8))
+    scales = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 5, 4))
+    x, y = a * scales[0].repeat(2, -1), b * scales[1].repeat(2, -1)
+    expected = np.einsum("bmk,bnk->bmn", x, y)
+    np.testing.assert_allclose(nn.scaled_matmul(a, b, *scales), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(nn.scaled_matmul(a, b, *scales, float), expected, rtol=1e-12)
+    with pytest.raises(ValueError, match="multiple of k"):
+        nn.scaled_matmul(a, b, scales[0][..., :3], scales[1][..., :3])
 
 
 def test_orthogonal_initializers():

@@ -205,8 +205,21 @@ def test_keys_of_generators_go_everywhere(impl):
 def test_generators_that_are_not_there():
     with pytest.raises(ValueError, match="threefry2x32, rbg, unsafe_rbg"):
         random.key(0, impl="philox")
-    with pytest.raises(NotImplementedError, match="threefry2x32"):
-        random.gamma(random.key(0, impl="rbg"), 2.0)
+
+
+@pytest.mark.parametrize("impl", ["rbg", "unsafe_rbg"])
+def test_samplers_that_reject_take_keys_of_every_generator(impl):
+    keys = random.split(random.key(8, impl=impl), 2)
+    for draw, mean, variance in (
+        (lambda k: random.gamma(k, 3.0, (4000,)), 3, 3),
+        (lambda k: random.poisson(k, 4.0, (4000,)), 4, 4),
+        (lambda k: random.binomial(k, 10, 0.3, (4000,)), 3, 2.1),
+    ):
+        both = np.asarray(fnx.vmap(draw)(keys), float)
+        np.testing.assert_allclose(draw(keys[0]), fnx.jit(draw)(keys[0]), rtol=1e-14)
+        assert abs(np.corrcoef(both)[0, 1]) < 0.06
+        np.testing.assert_allclose(both.mean(), mean, atol=5 * (variance / both.size) ** 0.5)
+        np.testing.assert_allclose(both.var(), variance, rtol=0.1)
 
 
 def test_keys_have_their_own_dtype_alone():

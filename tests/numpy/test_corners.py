@@ -386,3 +386,9 @@ def test_a_strong_branch_makes_the_result_strong():
         assert not run(True).weak_type
         assert (run(True) * jnp.float32(1)).dtype == np.float64
     assert lax.stop_gradient(2.0).weak_type
+
+
+def test_positions_that_are_no_integers():
+    rows, columns = jnp.unravel_index(jnp.array([1.0, 3.7, -1.0, 9.0]), (2, 2))
+    np.testing.assert_array_equal(rows, [0, 1, 1, 1])
+    np.testing.assert_allclose(columns, [1, 1.7, 1, 1])

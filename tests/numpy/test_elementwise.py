@@ -204,6 +204,10 @@ def test_integer_powers():
     close(jnp.power(np.array([2, -3]), np.array([5, 3])), np.array([32, -27]))
     with pytest.raises(TypeMismatch, match="negative powers"):
         jnp.arange(3) ** -1
+    raised = lambda x: fnx.lax.integer_pow(x, -2)
+    for f in (raised, fnx.jit(raised), fnx.vmap(raised)):
+        with pytest.raises(TypeMismatch, match="negative powers"):
+            f(jnp.arange(3))
 
 
 # --- errors and warnings -----------------------------------------------------------------------

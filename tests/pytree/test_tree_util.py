@@ -281,6 +281,10 @@ def test_the_registry_as_an_object():
 def test_prefixes():
     assert tree_util.broadcast_prefix([1, 2], [(0, 0), 0]) == [1, 1, 2]
     assert tree.broadcast([1, 2], [(0, 0), 0]) == [(1, 1), 2]
+    # None is a leaf of the prefix, where that is asked for, and none of the full tree.
+    is_none = lambda x: x is None
+    assert tree_util.broadcast_prefix([1, None], [None, (0, 0)], is_none) == [None, None]
+    assert tree.broadcast([1, None], [(0, None), None], is_none) == [(1, None), None]
 
 
 def test_differences_are_described():

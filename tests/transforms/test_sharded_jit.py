@@ -10,7 +10,7 @@ from fnx import lax
 from fnx.core import config
 from fnx.errors import InvalidValue
 from fnx.interpreters.passes.compiled import compiled
-from fnx.sharding import NamedSharding
+from fnx.sharding import Mesh, NamedSharding
 from fnx.sharding import PartitionSpec as P
 from fnx.transforms.traced_program import BACKEND
 
@@ -141,6 +141,13 @@ def test_shardings_of_arguments_results_and_within(at_once):
     s = NamedSharding(mesh(), P("y", None))
     assert fnx.jit(lambda x: x + 1, in_shardings=s)(X).sharding == NamedSharding(mesh(), P("y"))
     assert fnx.jit(lambda x: x + 1, out_shardings=s)(X).sharding == s
+    scaled = fnx.jit(lambda n, x: n * x, static_argnums=0, in_shardings=(s,))
+    assert scaled(2, X).sharding == NamedSharding(mesh(), P("y"))
+    one = NamedSharding(Mesh(fnx.devices()[:1], ("x",)), P("x"))
+    assert lax.with_sharding_constraint(X, one).sharding == one
+    abstract = NamedSharding(mesh().abstract_mesh, P("y"))
+    with fnx.set_mesh(mesh()):
+        assert lax.with_sharding_constraint(X, abstract).sharding == NamedSharding(mesh(), P("y"))
     inside = fnx.jit(lambda x: lax.with_sharding_constraint(x, s) + 1)
     assert inside(on("x")).sharding == NamedSharding(mesh(), P("y"))
     two = fnx.jit(lambda t: {"a": t["a"] * 2, "b": t["b"].sum()}, in_shardings={"a": s, "b": None})

@@ -324,7 +324,9 @@ def unravel_index(indices, shape):
     at = array(indices)
     sizes = canonical_shape(shape)
     total = math.prod(sizes)
-    at = ufuncs.clip(wrap(at, total), 0, total - 1)
+    whole = dtypes.is_integer(at.dtype)
+    at = wrap(at, total) if whole else ufuncs.where3(at < 0, at + total, at)
+    at = ufuncs.where3(at < total, ufuncs.maximum(at, 0), total - 1)
     outs = []
     for n in sizes[::-1]:
         outs.append(ufuncs.remainder(at, n))

@@ -229,14 +229,18 @@ class IntegerPow(Pointwise):
     accepts = NUMBER
 
     def abstract(self, x: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
-        if self.y < 0 and not dtypes.is_inexact(x.dtype):
-            raise TypeMismatch(
-                f"integer_pow of dtype {x.dtype} with exponent {self.y}; expected an exponent that is "
-                "not negative, or a float or complex operand"
-            )
+        self._check(x.dtype)
         return super().abstract(x)
 
+    def _check(self, dtype: np.dtype) -> None:
+        if self.y < 0 and not dtypes.is_inexact(dtype):
+            raise TypeMismatch(
+                f"Integers cannot be raised to negative powers: integer_pow of dtype {dtype} with "
+                f"exponent {self.y}; expected one that is not negative, or a float or complex operand"
+            )
+
     def impl(self, x: np.ndarray) -> Any:  # type: ignore[override]
+        self._check(x.dtype)
         return reference_functions.integer_pow(x, self.y)
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
@@ -320,9 +324,19 @@ expm1 = elementary(
     "expm1", reference_functions.expm1, INEXACT, lambda t, o, x: mul(t, add(o, one(x)))
 )
 log: Elementwise = elementary("log", np.log, INEXACT, lambda t, o, x: div(t, x))
-log2 = elementary("log2", np.log2, FLOAT, lambda t, o, x: div(t, times(math.log(2), x)))
+log2 = elementary(
+    "log2",
+    np.log2,
+    FLOAT,
+    lambda t, o, x: div(t, times(math.log(2), x)),
+    lambda x: div(log(x), constant(math.log(2), x)),
+)
 log10 = elementary(
-    "log10", reference_functions.log10, FLOAT, lambda t, o, x: div(t, times(math.log(10), x))
+    "log10",
+    reference_functions.log10,
+    FLOAT,
+    lambda t, o, x: div(t, times(math.log(10), x)),
+    lambda x: div(log(x), constant(math.log(10), x)),
 )
 log1p = elementary(
     "log1p", reference_functions.log1p, INEXACT, lambda t, o, x: div(t, add(x, one(x)))

@@ -67,6 +67,7 @@ class Pointwise(Primitive):
     jvps = ()  # per operand, (tangent, result, *operands) -> tangent of the result, or None
     pulls = ()  # per operand in which it is linear, (cotangent, None, *operands) -> cotangent
     expr = None  # the scalar operation, a name or a function; None: only `impl` knows
+    in_others = None  # of one that JAX lacks: the same, a function of the operands, in those it has
 
     def abstract(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
         x = avals[0]
@@ -124,7 +125,10 @@ class Pointwise(Primitive):
         return (self(*align(size, args, axes)),), (result_axis(args, axes),)
 
     def handed_to(self, trace: Interpreter, args: tuple) -> Any:
-        """With operands of one shape, as in JAX."""
+        """With operands of one shape, as in JAX; in primitives that it has."""
+        if self.in_others is not None:
+            with use(trace):
+                return self.in_others(*args)
         shape = max([a.shape for a in args], key=len)
         return super().handed_to(trace, tuple([_full(trace, a, shape) for a in args]))
 
@@ -192,6 +196,7 @@ class Elementwise(Pointwise):
     pulls: tuple = field(repr=False, default=())
     expr: str | Callable | None = field(repr=False, default=None)
     cost: Cost = field(repr=False, default=SIMPLE)
+    in_others: Callable | None = field(repr=False, default=None)  # type: ignore[assignment]
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__
@@ -213,9 +218,11 @@ def unary(
     jvp: Callable | None = None,
     expr: Any = "",
     cost: Cost = SIMPLE,
+    in_others: Callable | None = None,
 ) -> Elementwise:
     """A primitive of one operand; `jvp(t, out, x)`. Its scalar operation has its name."""
-    return Elementwise(name, impl, accepts, (jvp,), (), name if expr == "" else expr, cost)
+    expr = name if expr == "" else expr
+    return Elementwise(name, impl, accepts, (jvp,), (), expr, cost, in_others)
 
 
 def linear(
@@ -248,9 +255,15 @@ def exact_on_reals(ufunc: Callable) -> Callable:
     return native(ufunc, exact=dict.fromkeys(dtype_table("iuf"), ufunc))
 
 
-def elementary(name: str, reference: Callable, accepts: Dtypes, jvp: Callable) -> Elementwise:
+def elementary(
+    name: str,
+    reference: Callable,
+    accepts: Dtypes,
+    jvp: Callable,
+    in_others: Callable | None = None,
+) -> Elementwise:
     """A primitive of one operand that no library rounds correctly."""
-    return unary(name, native(reference), accepts, jvp, cost=ELEMENTARY)
+    return unary(name, native(reference), accepts, jvp, cost=ELEMENTARY, in_others=in_others)
 
 
 def identity(t: Array, out: Any, *xs: Any) -> Array:

@@ -322,3 +322,11 @@ def test_columns_that_others_read_are_joined():
     x, i = np.arange(99.0).reshape(9, 11), np.random.default_rng(0).integers(-9, 9, (2, 500))
     for got, want in zip(fnx.jit(f)(x, *i), f(jnp.asarray(x), *i), strict=True):
         np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("axes", [(4, 2, 3), (4, 0)])
+def test_sums_over_axes_that_are_named_in_any_order(axes):
+    x = np.random.default_rng(0).normal(size=(10, 5, 4, 3, 2))
+    f = lambda x: (2 * x, jnp.sum(3 * x, axes), jnp.max(3 * x, axes))
+    for found, expected in zip(fnx.jit(f)(x), f(x), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)

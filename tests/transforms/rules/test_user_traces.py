@@ -88,6 +88,22 @@ def test_primitives_are_handed_over_with_jax_parameters():
     assert params["axes"] == (1,)
 
 
+@pytest.mark.parametrize("log", [jnp.log2, jnp.log10])
+def test_what_jax_lacks_is_handed_over_in_what_it_has(log):
+    f = marked(log)
+    np.testing.assert_allclose(
+        f(jnp.array([1.0, 8.0, 100.0]))[0], log(jnp.array([1.0, 8.0, 100.0]))
+    )
+    assert f.paths == [("log", "div")]
+
+
+def test_traces_name_the_type_of_their_tracers():
+    class Trace(fnx.core.Trace[MarkedTracer]):
+        """With a parameter."""
+
+    assert issubclass(Trace, fnx.core.Trace)
+
+
 @pytest.mark.parametrize("around", [lambda f: f, fnx.jit], ids=["eager", "jit"])
 def test_under_other_transformations(around):
     f = lambda x: jnp.sum(jnp.tanh(x) * x)
