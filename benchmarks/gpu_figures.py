@@ -1,12 +1,12 @@
 """What a GPU makes of fnx's programs: the figures that a first machine with one is to give.
 
-    python benchmarks/gpu_figures.py                    # all, one after another; a line as soon as it is known
+    python benchmarks/gpu_figures.py                    # all; a line as soon as it is known
     python benchmarks/gpu_figures.py bandwidth matmul   # some
     python benchmarks/gpu_figures.py --compile sm_90    # what is compiled for them, where there is no GPU
 
 Each name is a process of its own, so that a device that is lost costs one of them. Results are compared
-with the CPU's, of small arrays or of a few members, before anything is timed. In Numba's simulator sizes are
-those of a rehearsal, and times mean nothing.
+with the CPU's, of small arrays or of a few members, before anything is timed. In Numba's simulator sizes
+are those of a rehearsal, and times mean nothing.
 """
 
 import argparse
@@ -104,7 +104,7 @@ ARRAYS: dict[str, Callable] = {
     "cumulative sum": lambda x: jnp.cumsum(x.reshape(-1)),
     "sort": lambda x: jnp.sort(x.reshape(-1)),
     "histogram": lambda x: jnp.zeros(256, int).at[((x + 1) * 127).astype(int)].add(1),
-    "gradient of a sum": lambda x: fnx.grad(lambda x: jnp.sum(jnp.tanh(x) * jnp.roll(x, 1)))(x),
+    "gradient of a sum": fnx.grad(lambda x: jnp.sum(jnp.tanh(x) * jnp.roll(x, 1))),
 }  # fmt: skip
 
 
@@ -203,7 +203,7 @@ def lorenz() -> Iterator[Case]:
 
 def lanes() -> Iterator[Case]:
     """Loops of which each member has an end of its own: Mandelbrot's set, adaptive steps."""
-    axis = lambda low, high, n: jnp.linspace(low, high, n)
+    axis = jnp.linspace
     plane = lambda n: tuple(jnp.meshgrid(axis(-2, 0.5, n), axis(-1.25, 1.25, n)))
     kinds = {
         "mandelbrot in lanes": (sized(2000, 6), 6, plane),
