@@ -6,7 +6,7 @@ time, and its threads then read their neighbours there. Of the loads from memory
 4/3 for neighbours at a distance of 1, and 15/8 for those at 2, the most are one row side by side.
 
 Source: 3D Finite Difference Computation on GPUs using CUDA (Micikevicius 2009).
-Legal when: nothing that is read so is written in the loop, and the surroundings lie in the array.
+Legal when: what is read so is not written in the loop (a half of it may be), and lies in the array.
 Pays when: there are many neighbours in the plane of the last two axes, and tiles for all processors.
 """
 
@@ -20,6 +20,7 @@ from fnx.lowering.ir.expressions import depends_on, replacing
 from fnx.lowering.ir.kernel import Buffer, Eval, Let, Stmt, Store
 from fnx.lowering.ir.number_formats import itemsize
 
+from .independence import never_met
 from .plan import Axes, Halo, Scheduling, Staged
 
 _NUMBERS = ("size", "const")
@@ -87,12 +88,12 @@ def _groups(
     scheduler: Scheduling, axes: Axes, sizes: Sequence[int], body: list[Stmt]
 ) -> list[Offsets]:
     """Loads of neighbours in a plane, where they are enough; most of them first."""
-    written = {s.buffer for s in body if isinstance(s, Store)}
+    stores = [s for s in body if isinstance(s, Store)]
     defined = [v for s in body for v in traversal.defined(s)]
     (a, _), (b, _) = axes[-2:]
     planes: dict[tuple, dict[Expr, int]] = {}
     for e in traversal.nodes(body):
-        if e.op != "load" or e.attr in written or e.attr.space != "global" and not _is_given(e):
+        if e.op != "load" or e.attr.space not in ("global", "argument"):
             continue
         parts, number = dependence.terms(e.args[0])
         multiples = dict(parts)
@@ -105,16 +106,18 @@ def _groups(
     for (buffer, parts), numbers in planes.items():
         stride = dict(parts)[a]
         for group in _clusters(numbers, stride):
-            if len(group) >= scheduler.limits.neighbours:
-                low, high = _ends(scheduler, dict(parts), axes, sizes)
-                at = [d * stride + c + numbers[next(iter(group))] for d, c in _corners(group)]
-                if low + min(at) >= 0 and high + max(at) < buffer.size:
-                    found.append(group)
+            if len(group) < scheduler.limits.neighbours:
+                continue
+            first = next(iter(group))
+            ends = [d * stride + c for d, c in _corners(group)]
+            low, high = _ends(scheduler, dict(parts), axes, sizes)
+            if low + numbers[first] + ends[0] < 0 or high + numbers[first] + ends[1] >= buffer.size:
+                continue
+            low_end, high_end = (scalar.add(first.args[0], scalar.const(n, "int64")) for n in ends)
+            written = [s.index for s in stores if s.buffer is buffer]
+            if all(never_met((low_end, high_end), w, axes, scheduler.halves) for w in written):
+                found.append(group)
     return sorted(found, key=lambda g: -len(g))
-
-
-def _is_given(e: Expr) -> bool:
-    return e.attr.space == "argument"
 
 
 def _clusters(numbers: dict[Expr, int], stride: int) -> list[Offsets]:

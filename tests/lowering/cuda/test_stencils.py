@@ -74,7 +74,10 @@ def test_what_reads_few_or_far_neighbours_stays_as_it_is(gpu):
 def test_steps_and_gradients(gpu):
     u = RNG.normal(size=(12, 14))
     step = lambda i, u: u.at[1:-1, 1:-1].add(0.1 * five(u))
-    same(lambda u: lax.fori_loop(0, 3, step, u), u)
+    steps = lambda u: lax.fori_loop(0, 3, step, u)
+    assert "square" in shapes(steps, u)[0]  # which writes the other half of what it reads
+    same(steps, u)
+    same(lambda u: five(u + u.T).at[:, 0].set(0), jnp.asarray(u[:12, :12]))
     same(fnx.grad(lambda u: jnp.sum(jnp.sin(nine(u)) * u[1:-1, 1:-1])), u)
     same(
         lambda u: jnp.roll(u, 1, 0) + jnp.roll(u, -1, 0) + jnp.roll(u, 1, 1) + u[:, ::-1] + 2 * u, u
