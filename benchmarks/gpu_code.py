@@ -3,8 +3,8 @@
     python benchmarks/gpu_code.py --write benchmarks/cuda_code.md
 
 Kernels of the programs here and of their gradients (at the sizes at which they are timed), and of every
-primitive's sample, are compiled for compute capabilities 8.0, 9.0 and 12.0. Needs numba-cuda (fnx[cuda]). The exit status is 1
-where an elementwise kernel keeps numbers in memory because registers do not suffice.
+primitive's sample, are compiled for compute capabilities 8.0, 9.0 and 12.0. Needs numba-cuda (fnx[cuda]).
+The exit status is 1 where an elementwise kernel keeps numbers in memory because registers do not suffice.
 """
 
 import argparse
@@ -43,6 +43,8 @@ def of_programs(groups: list[str]) -> Iterator[tuple[str, object]]:
         yield program.name, lambda f=fun, args=args: _compiled(f, args)
         if "gradient" in program.name or program.group in ("derivatives", "loops"):
             continue  # it is one
+        if not any(x.dtype.kind in "fc" for x in fnx.tree.leaves(fnx.eval_shape(fun, *args))):
+            continue
         slope = gradient(fun, args)
         if slope is not None:
             yield f"gradient of {program.name}", lambda f=slope, args=args: _compiled(f, args)

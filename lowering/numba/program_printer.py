@@ -22,6 +22,7 @@ from fnx.lowering.ir.kernel import Buffer, Program, Ref, Stmt
 from fnx.lowering.ir.number_formats import KIND
 
 from . import scalar as ns
+from . import sharing
 from .expression_printer import Module, Printer, bare, stem_of
 
 
@@ -257,7 +258,7 @@ class Code(Printer):
         self.before(s)
         index = self.fresh("i")
         indices = f"range({extent} - 1, -1, -1)" if s.reverse else f"range({bare(extent)})"
-        around, self.shares = self.shares, self.shares or _can_be_shared(s)
+        around, self.shares = self.shares, self.shares or sharing.can_be_shared(s)
         if self.shares and not around:
             indices = self.shared(s, extent)
         marks = s.kind.words() + ["reassociate"] * s.reassociate
@@ -430,29 +431,6 @@ class Code(Printer):
             self.statements(s.body)
             found = [self.value(v) for v in s.results]
         self.bind_all(s.results, found)
-
-
-_OF_ONE_THREAD = (
-    kernel.Let,
-    kernel.Eval,
-    kernel.Store,
-    kernel.If,
-    kernel.Loop,
-    kernel.While,
-    kernel.Copy,
-    kernel.Fill,
-    kernel.Transpose,
-)
-
-
-def _can_be_shared(s: kernel.Loop) -> bool:
-    """Whether threads share a loop: none of them has to call Python, to stop or to tell."""
-    if not s.kind.parallel or s.carries or s.reverse:
-        return False
-    found = [*traversal.statements([s])]
-    alone = all(type(x) in _OF_ONE_THREAD for x in found)
-    loops = [x for x in found if isinstance(x, (kernel.Loop, kernel.While))]
-    return alone and not any(x.polled or x.shown is not None for x in loops)
 
 
 def _from(first: str, k: str) -> str:

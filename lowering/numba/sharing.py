@@ -11,7 +11,31 @@ import ast
 from copy import deepcopy
 from typing import Any
 
+from fnx.lowering.ir import kernel, traversal
+
 from .parts import Flow, names
+
+_OF_ONE_THREAD = (
+    kernel.Let,
+    kernel.Eval,
+    kernel.Store,
+    kernel.If,
+    kernel.Loop,
+    kernel.While,
+    kernel.Copy,
+    kernel.Fill,
+    kernel.Transpose,
+)
+
+
+def can_be_shared(s: kernel.Loop) -> bool:
+    """Whether threads share a loop: none of them has to call Python, to stop or to tell."""
+    if not s.kind.parallel or s.carries or s.reverse:
+        return False
+    found = [*traversal.statements([s])]
+    alone = all(type(x) in _OF_ONE_THREAD for x in found)
+    loops = [x for x in found if isinstance(x, (kernel.Loop, kernel.While))]
+    return alone and not any(x.polled or x.shown is not None for x in loops)
 
 
 def tasks(tree: ast.Module) -> list[ast.FunctionDef]:

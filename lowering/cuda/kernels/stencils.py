@@ -24,7 +24,6 @@ from .independence import never_met
 from .plan import Axes, Halo, Scheduling, Staged
 
 _NUMBERS = ("size", "const")
-_REACH = 4  # elements to each side of a point, at most
 Offsets = dict[Expr, tuple[int, int]]  # loads by how far down and across they are from one of them
 
 
@@ -98,14 +97,14 @@ def _groups(
         parts, number = dependence.terms(e.args[0])
         multiples = dict(parts)
         others = [x for x in multiples if x not in (a, b)]
-        if multiples.get(b) != 1 or multiples.get(a, 0) <= 2 * _REACH:
+        if multiples.get(b) != 1 or multiples.get(a, 0) <= scheduler.limits.reach:
             continue
         if not depends_on(others, [a, b, *defined]):
             planes.setdefault((e.attr, parts), {})[e] = number
     found: list[Offsets] = []
     for (buffer, parts), numbers in planes.items():
         stride = dict(parts)[a]
-        for group in _clusters(numbers, stride):
+        for group in _clusters(numbers, stride, scheduler.limits.reach):
             if len(group) < scheduler.limits.neighbours:
                 continue
             first = next(iter(group))
@@ -120,7 +119,7 @@ def _groups(
     return sorted(found, key=lambda g: -len(g))
 
 
-def _clusters(numbers: dict[Expr, int], stride: int) -> list[Offsets]:
+def _clusters(numbers: dict[Expr, int], stride: int, reach: int) -> list[Offsets]:
     """Loads near one another: how far each is from the first of them, which is at (0, 0)."""
     found: list[tuple[int, Offsets]] = []
     for e, number in sorted(numbers.items(), key=lambda x: x[1]):
@@ -130,8 +129,8 @@ def _clusters(numbers: dict[Expr, int], stride: int) -> list[Offsets]:
             downs, acrosses = (
                 [d[k] for d in group.values()] + [new] for k, new in ((0, down), (1, across))
             )
-            near = max(downs) - min(downs) <= 2 * _REACH
-            if near and max(acrosses) - min(acrosses) <= 2 * _REACH:
+            near = max(downs) - min(downs) <= reach
+            if near and max(acrosses) - min(acrosses) <= reach:
                 group[e] = down, across
                 break
         else:

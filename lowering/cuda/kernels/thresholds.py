@@ -25,6 +25,7 @@ class Limits:
     tile: tuple[int, int] = (32, 8)  # threads of a block along the last axis and the one before it
     staged: int = 4  # squares of shared memory of a block, at most: 8 KiB each of float64
     shared: int = 40 << 10  # bytes of tiles with their surroundings, at most: blocks have 48 KiB
+    reach: int = 8  # elements between neighbours that one tile has, at most
     neighbours: int = 5  # loads of an array in a plane from which on tiles of it are staged
     points: int = 1 << 18  # of a stencil from which on: eight tiles for each of 132 multiprocessors
     parallel: int = 64  # iterations from which on a loop is a kernel: two warps
