@@ -33,10 +33,12 @@ for folder in ("", "primitives", "generators", "gpu"):
 
 
 def of_programs(groups: list[str]) -> Iterator[tuple[str, object]]:
-    """Programs of groups, and their gradients, as the CUDA backend compiles them."""
+    """Programs of groups or names, and their gradients, as the CUDA backend compiles them."""
     for program in programs.PROGRAMS.values():
-        if program.eager or program.group not in groups or program.name.endswith(" k points"):
+        if program.eager or program.name.endswith(" k points"):
             continue  # what is there for 10^6 points, too
+        if program.group not in groups and program.name not in groups:
+            continue
         size = program.size_for(quick=False)
         args = program.inputs(size)
         fun = program.make(fnx, jnp, lax, size)
@@ -159,7 +161,7 @@ def written(of_groups: list[str], of_samples: list[str], bad: list[str]) -> list
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", type=Path, help="the page to write")
-    parser.add_argument("--groups", nargs="*", default=GROUPS, help="none: no programs")
+    parser.add_argument("--groups", nargs="*", default=GROUPS, help="of programs, or names; none")
     parser.add_argument("--seconds", type=float, default=3600.0, help="for each of the two tables")
     parser.add_argument("--samples", type=int, default=2, help="of each primitive")
     options = parser.parse_args()
