@@ -37,6 +37,19 @@ class Stage(NamedTuple):
     settings: tuple[tuple[str, str], ...] = ()
 
 
+# Groups of figures with limits in seconds, one after another: each alone on the GPU.
+FIGURES = {
+    "calls": 20, "rounds": 20, "bandwidth": 40, "matmul": 20, "arrays": 80, "lanes": 40, "lorenz": 80,
+}  # fmt: skip
+
+
+def figures(rehearse: bool) -> list[Stage]:
+    """What fnx's programs take on the GPU (`gpu_figures.py`); one group in a rehearsal."""
+    command = [*PYTHON, str(ROOT / "benchmarks" / "gpu_figures.py"), "--here"]
+    chosen = ["calls"] if rehearse else [*FIGURES]
+    return [Stage(f"figures {n}", FIGURES[n], [[*command, n]]) for n in chosen]
+
+
 def stages(rehearse: bool, install: bool) -> list[Stage]:
     """All of them, in order."""
     crew = 2 if rehearse else min(os.cpu_count() or 1, 8)
@@ -53,7 +66,8 @@ def stages(rehearse: bool, install: bool) -> list[Stage]:
     found = [
         Stage("packages", 30, [[*PYTHON, "-m", "pip", "list"]]),
         Stage("machine", 30, [["nvidia-smi", "-q"]], True),
-        Stage("steps", 120, [[*PYTHON, __file__, "--step", name] for name in STEPS]),
+        Stage("steps", 90, [[*PYTHON, __file__, "--step", name] for name in STEPS]),
+        *figures(rehearse),
         Stage("calls", 60, checks("calls", n=1, of=1)),
         Stage("samples", 200, checks("samples"), settings=() if rehearse else every),
         Stage("programs", 120, checks("programs")),

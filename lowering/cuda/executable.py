@@ -38,7 +38,9 @@ def grid_of(k: plan.Kernel, limits: Limits) -> tuple[int, int]:
         count = int(np.prod(sizes, dtype=np.int64))
         return min(-(-count // limits.threads), limits.blocks), 1
     if k.shape == "square":
-        count = int(np.prod([*sizes[:-2], *(-(-n // limits.tile[0]) for n in sizes[-2:])]))
+        assert k.staged is not None
+        down, across = -(-sizes[-2] // k.staged.rows), -(-sizes[-1] // limits.tile[0])
+        count = int(np.prod([*sizes[:-2], down, across]))
         return min(count, limits.blocks), 1
     across = min(-(-sizes[-1] // limits.tile[0]), limits.blocks)
     down = -(-int(np.prod(sizes[:-1], dtype=np.int64)) // limits.tile[1])

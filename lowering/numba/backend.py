@@ -24,7 +24,7 @@ from fnx.lowering.ir import printer, verifier
 from fnx.lowering.ir.kernel import Program
 
 from . import program_printer
-from .target import NumbaTarget
+from .target import ThreadedTarget
 
 
 class Compiled:
@@ -49,7 +49,7 @@ class Compiled:
         scalar.forget()
 
     def _build(self) -> None:
-        self.program, self.notes = pipeline.build(self.jaxpr, self.donated, NumbaTarget())
+        self.program, self.notes = pipeline.build(self.jaxpr, self.donated, ThreadedTarget())
         if config.check.value:
             verifier.check(self.program)
 

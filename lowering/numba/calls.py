@@ -11,7 +11,7 @@ from numba.extending import lower_builtin, type_callable
 from fnx.core import policy
 
 from .memory import Memory, address
-from .runtime import copy_bytes, host, special, stop, tell
+from .runtime import copy_bytes, host, share, special, stop, tell
 
 _BYTE, _WORD, _STATUS = ir.IntType(8), ir.IntType(64), ir.IntType(32)
 
@@ -72,6 +72,47 @@ def _tell(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     record = builder.inttoptr(args[0], _WORD.as_pointer())
     for k, value in enumerate(args[1:]):
         builder.store_atomic(value, builder.gep(record, [_WORD(k)]), "monotonic", 8)
+    return context.get_dummy_value()
+
+
+@type_callable(share)
+def _type_share(context: Any) -> Callable:
+    def share(run: Any, task: Any, count: Any, least: Any, values: Any) -> Any:
+        context.resolve_function_type(task, _of_task(values), {})  # which compiles it
+        return signature(types.none, types.int64, task, types.int64, types.int64, values)
+
+    return share
+
+
+def _of_task(values: Any) -> tuple:
+    return (types.int64, types.int64, *values)
+
+
+@lower_builtin(share, types.int64, types.Dispatcher, types.int64, types.int64, types.BaseTuple)
+def _share(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    """void run(void (*task)(void *values, int64 first, int64 end), void *values, int64 n, int64 least)"""
+    task, kinds = sig.args[1].dispatcher, list(sig.args[4])
+    compiled = task.overloads[_of_task(sig.args[4])]
+    context.active_code_library.add_linking_library(compiled.library)
+    values = cgutils.unpack_tuple(builder, args[4])
+    record = ir.LiteralStructType([v.type for v in values])
+    kept = cgutils.alloca_once(builder, record)
+    for k, value in enumerate(values):
+        builder.store(value, cgutils.gep_inbounds(builder, kept, 0, k))
+    kind = ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer(), _WORD, _WORD])
+    function = ir.Function(builder.module, kind, f"{compiled.fndesc.mangled_name}.task")
+    function.linkage = "internal"
+    inner = ir.IRBuilder(function.append_basic_block("entry"))
+    place = inner.bitcast(function.args[0], record.as_pointer())
+    given = [inner.load(cgutils.gep_inbounds(inner, place, 0, k)) for k in range(len(kinds))]
+    callee = context.declare_function(builder.module, compiled.fndesc)
+    context.call_conv.call_function(
+        inner, callee, types.none, _of_task(sig.args[4]), [*function.args[1:], *given]
+    )  # it cannot fail
+    inner.ret_void()
+    passed = [function.type, _BYTE.as_pointer(), _WORD, _WORD]
+    run = builder.inttoptr(args[0], ir.FunctionType(ir.VoidType(), passed).as_pointer())
+    builder.call(run, [function, builder.bitcast(kept, passed[1]), args[2], args[3]])
     return context.get_dummy_value()
 
 

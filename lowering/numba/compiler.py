@@ -47,7 +47,7 @@ def _function(printed: Any, name: str) -> Callable:
     """The Python function of a program, whose helpers are Numba's own functions."""
     space: dict[str, Any] = {"math": math, "np": np, "numba": numba}
     space |= {n: operations.get(n) for n in printed.imports["operations"]}
-    space |= {n: getattr(runtime, n) for n in printed.imports["runtime"]}
+    space |= {n: getattr(runtime, n) for n in (*printed.imports["runtime"], "share")}
     for helper, text in printed.functions.items():
         if text not in _functions:
             _functions[text] = numba.njit(**_HELPER)(_defined(text, helper, space))

@@ -17,10 +17,8 @@ from . import thresholds
 Body = list[ast.stmt]
 
 
-def cut(tree: ast.Module) -> list[ast.FunctionDef]:
-    """Take parts out of the one function of a module: those that it now calls."""
-    function = tree.body[0]
-    assert isinstance(function, ast.FunctionDef)
+def cut(function: ast.FunctionDef) -> list[ast.FunctionDef]:
+    """Take parts out of a function: those that it now calls."""
     if sum(map(_weight, function.body)) <= thresholds.WHOLE:
         return []
     cutter = _Cutter(function)
@@ -42,8 +40,8 @@ class _Cutter:
         self.parts: list[ast.FunctionDef] = []
         self.name = function.name
         self.known = {a.arg for a in function.args.args}  # assigned before, in the text's order
-        self.loads = _names(function.body, ast.Load)
-        self.own = self.known | _names(function.body, ast.Store).keys()
+        self.loads = names(function.body, ast.Load)
+        self.own = self.known | names(function.body, ast.Store).keys()
 
     def block(self, body: Body) -> Body:
         """A block, in which runs of statements are calls of parts."""
@@ -65,25 +63,25 @@ class _Cutter:
         )
 
     def left(self, run: Body) -> Body:
-        self.known |= _names(run, ast.Store).keys()
+        self.known |= names(run, ast.Store).keys()
         return run
 
     def inside(self, s: Any) -> ast.stmt:
         """A statement that is too long for a part, or leaves the function, with parts inside."""
         if isinstance(s, ast.For):
-            self.known |= _names([s.target], ast.Store).keys()
+            self.known |= names([s.target], ast.Store).keys()
         for name in ("body", "orelse"):
             if getattr(s, name, None) and isinstance(s, (ast.For, ast.While, ast.If)):
                 setattr(s, name, self.block(getattr(s, name)))
-        self.known |= _names([s], ast.Store).keys()
+        self.known |= names([s], ast.Store).keys()
         return s
 
     def part(self, run: Body) -> Body:
         """A call of a new part, or the statements themselves where no part can be made of them."""
         if not run:
             return run
-        stored, loads = _names(run, ast.Store), _names(run, ast.Load)
-        flow = _Flow(self.own)
+        stored, loads = names(run, ast.Store), names(run, ast.Load)
+        flow = Flow(self.own)
         flow.block(run)
         # What it reads of before, it may read again in the next round of a loop around it.
         outs = [n for n in stored if self.loads[n] > loads[n] or n in flow.read]
@@ -105,7 +103,7 @@ def _tuple(names: Sequence[str], context: ast.expr_context) -> ast.expr:
     return ast.Tuple([ast.Name(n, context) for n in names], context)
 
 
-def _names(body: Sequence[ast.AST], context: type) -> Counter:
+def names(body: Sequence[ast.AST], context: type) -> Counter:
     """How often names are read, or assigned, in the order in which they are met."""
     found: Counter = Counter()
     for s in body:
@@ -125,7 +123,7 @@ def _leaves(s: ast.AST, looped: bool = False) -> bool:
     return any(_leaves(x, inner) for x in (*s.body, *s.orelse))
 
 
-class _Flow:
+class Flow:
     """What a run of statements reads of before, and assigns whatever way it takes."""
 
     def __init__(self, own: set[str]):
@@ -138,7 +136,7 @@ class _Flow:
             self.statement(s)
 
     def uses(self, node: ast.AST) -> None:
-        for n in _names([node], ast.Load):
+        for n in names([node], ast.Load):
             if n in self.own and n not in self.assigned:
                 self.read[n] = None
 
@@ -147,7 +145,7 @@ class _Flow:
             case ast.For():
                 self.uses(s.iter)
                 before = set(self.assigned)
-                self.assigned |= _names([s.target], ast.Store).keys()
+                self.assigned |= names([s.target], ast.Store).keys()
                 self.block(s.body)
                 self.assigned = before
             case ast.While():
@@ -164,4 +162,4 @@ class _Flow:
                 self.assigned &= then
             case _:
                 self.uses(s)
-                self.assigned |= _names([s], ast.Store).keys()
+                self.assigned |= names([s], ast.Store).keys()

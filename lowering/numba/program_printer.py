@@ -16,11 +16,13 @@ import numpy as np
 from fnx.core import policy
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.scalar import Expr
+from fnx.lowering.cpu.processor import thresholds
 from fnx.lowering.ir import kernel, traversal
 from fnx.lowering.ir.kernel import Buffer, Program, Ref, Stmt
 from fnx.lowering.ir.number_formats import KIND
 
 from . import scalar as ns
+from . import sharing
 from .expression_printer import Module, Printer, bare, stem_of
 
 
@@ -83,7 +85,7 @@ def emit(program: Program) -> Printed:
         if b.space != "global":
             code.put(f"{code.buffer(b)} = np.empty({max(b.size, 1)}, {ns.STORED[b.dtype]})")
     code.statements(program.body)
-    calls = bool(module.runtime & {"host", "special", "stop", "tell"})
+    calls = bool(module.runtime & {"host", "shared", "special", "stop", "tell"})
     if calls:
         code.put("return 0")
     entry = _entry(program.name, module)
@@ -188,6 +190,7 @@ class Code(Printer):
         super().__init__(module, uses)
         self.names: dict[Buffer, str] = {}
         self.taken: set[str] = set()
+        self.shares = False  # whether a loop around is shared out
 
     def buffer(self, b: Buffer) -> str:
         name = self.names.get(b)
@@ -255,6 +258,9 @@ class Code(Printer):
         self.before(s)
         index = self.fresh("i")
         indices = f"range({extent} - 1, -1, -1)" if s.reverse else f"range({bare(extent)})"
+        around, self.shares = self.shares, self.shares or sharing.can_be_shared(s)
+        if self.shares and not around:
+            indices = self.shared(s, extent)
         marks = s.kind.words() + ["reassociate"] * s.reassociate
         self.tell(s, 1, "0", extent)
         self.put(f"for {index} in {indices}:" + (f"  # {', '.join(marks)}" if marks else ""))
@@ -271,8 +277,16 @@ class Code(Printer):
             if len(self.lines) == start:
                 self.put("pass")
         self.depth -= 1
+        self.shares = around
         self.tell(s, 2, extent, extent)
         self.bind_all(s.carries, names)
+
+    def shared(self, s: kernel.Loop, extent: str) -> str:
+        """The iterations of a loop that threads share, no fewer at a time than are worth it."""
+        self.module.runtime.add("shared")
+        word = self.module.call(("symbol", "fnx_parallel_for"))
+        least = max(1, thresholds.GRAIN_WORK // max(traversal.work(s.body), 1))
+        return f"shared({word}, {bare(extent)}, {least})"
 
     def while_(self, s: kernel.While) -> None:
         names = self.named(s.carries)

@@ -54,8 +54,8 @@ def special(function: Any, part: int, args: tuple) -> Any:
 
 def calling(call: Any) -> Callable:
     """What plain Python calls for an entry of `calls`."""
-    if isinstance(call, tuple):
-        return Record(call[1])  # type: ignore[return-value]  # what is told
+    if isinstance(call, tuple):  # what is told, or shares loops out
+        return Record(call[1]) if call[0] == "progress" else None  # type: ignore[return-value]
     if isinstance(call, str):
         from scipy import special as functions
 
@@ -100,6 +100,16 @@ def host(call: Any, places: tuple) -> bool:
 def tell(record: Any, done: int, total: int, state: int) -> None:
     """Write to the record of a loop how far it is (lowering/cpu/loader/progress.py)."""
     record.tell(done, total, state)
+
+
+def shared(run: Any, count: int, least: int) -> range:
+    """The iterations of a loop that threads may share, at least so many at a time."""
+    return range(count)
+
+
+def share(run: Any, task: Callable, count: int, least: int, values: tuple) -> None:
+    """What Numba gets for a loop over `shared`: task(first, end, *values) until all are done."""
+    task(0, count, *values)
 
 
 def stop(calls: Any, work: int) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from . import parts
+from . import parts, sharing
 
 _RING = (ast.Add, ast.Sub, ast.Mult, ast.BitAnd, ast.BitOr, ast.BitXor)
 _NARROW = frozenset(f"{u}int{n}" for n in (8, 16, 32) for u in ("", "u"))
@@ -25,7 +25,9 @@ def functions(text: str, file: str, space: dict[str, Any]) -> tuple[dict[str, An
     What its new names stand for is put into `space`.
     """
     tree = _Shorter(space).visit(ast.parse(text, file))
-    made = {p.name: ast.Module([p], []) for p in parts.cut(tree)}
+    tasks = sharing.tasks(tree)
+    cut = [p for f in (tree.body[0], *tasks) for p in parts.cut(f)]
+    made = {p.name: ast.Module([p], []) for p in (*cut, *tasks)}
     codes = {n: compile(ast.fix_missing_locations(m), file, "exec") for n, m in made.items()}
     return codes, compile(ast.fix_missing_locations(tree), file, "exec")
 

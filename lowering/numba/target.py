@@ -1,11 +1,15 @@
 """Numba as a target: plain loops, and NumPy's own products of matrices where these are large."""
 
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 from fnx.core import policy, recipe
+from fnx.core.backend import PORTABLE, Machine
+from fnx.lowering.cpu.processor import thresholds
 from fnx.lowering.generate.values import Value
 from fnx.lowering.portable import PortableRoutines, PortableTarget
+from fnx.lowering.transform import loop_coalescing
 
 
 class NumbaRoutines(PortableRoutines):
@@ -26,3 +30,16 @@ class NumbaTarget(PortableTarget):
 
     name = "numba"
     routines = NumbaRoutines()
+
+
+class ThreadedTarget(NumbaTarget):
+    """The same, where threads share what they share on the CPU's own path."""
+
+    machine: Machine = replace(
+        PORTABLE,
+        nest_work=thresholds.CPU.nest_work,
+        parallel_work=thresholds.CPU.parallel_work,
+        parallel_reduction=thresholds.CPU.parallel_reduction,
+        parts=thresholds.CPU.parts,
+    )
+    passes = (loop_coalescing.coalesce,)

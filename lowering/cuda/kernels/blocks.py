@@ -5,7 +5,7 @@ from typing import Any
 from fnx.lowering.ir import kernel, traversal
 from fnx.lowering.ir.kernel import Loop, Stmt
 
-from . import independence, reductions, transposes, updates
+from . import independence, reductions, stencils, transposes, updates
 from .plan import Scheduling
 
 
@@ -36,8 +36,9 @@ def scheduled(scheduler: Scheduling, s: Loop, name: str, note: str) -> bool:
 
 def flat(scheduler: Scheduling, axes: Any, body: list[Stmt], name: str, note: str) -> bool:
     """An iteration a thread: in blocks of two dimensions where there are two long axes."""
-    if transposes.scheduled(scheduler, axes, body, name, note):
-        return True
+    for squares in (transposes, stencils):
+        if squares.scheduled(scheduler, axes, body, name, note):
+            return True
     limits = scheduler.limits
     sizes = [traversal.extent(n) for _, n in axes]
     tile = len(sizes) > 1 and sizes[-1] >= limits.tile[0] and sizes[-2] >= limits.tile[1]

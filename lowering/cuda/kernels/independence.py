@@ -24,6 +24,8 @@ from fnx.lowering.ir.kernel import (
     Transpose,
 )
 
+from .plan import Axes
+
 _NUMBERS = ("size", "const")
 Halves = Mapping[Expr, int]
 
@@ -194,8 +196,11 @@ class _Place:
         return low, high
 
 
-def _disjoint(a: _Place, b: _Place, halves: Halves) -> bool:
-    """Whether two positions lie in different parts of a buffer, whichever half is the old one."""
+def _disjoint(a: _Place, b: _Place, halves: Halves, last: _Place | None = None) -> bool:
+    """Whether two positions lie in different parts of a buffer, whichever half is the old one.
+
+    With `last`, all positions from a to it are meant, which move alike.
+    """
     leaves = [x for x in dict.fromkeys([*a.fixed, *b.fixed]) if x in halves]
     others = {x for x in (*a.fixed, *b.fixed) if x not in halves}
     if any(a.fixed.get(x, 0) != b.fixed.get(x, 0) for x in others) or len(leaves) > 3:
@@ -203,10 +208,17 @@ def _disjoint(a: _Place, b: _Place, halves: Halves) -> bool:
     zero = dict.fromkeys(others, 0)
     for chosen in product(*[(0, halves[x]) for x in leaves]):
         values = zero | dict(zip(leaves, chosen, strict=True))
-        (low, high), (least, most) = a.bounds(values), b.bounds(values)
+        (low, _), (_, high), (least, most) = (x.bounds(values) for x in (a, last or a, b))
         if not (high < least or most < low):
             return False
     return True
 
 
-__all__ = ["calls", "chain", "count", "extent", "is_counted", "parallel"]
+def never_met(ends: tuple[Expr, Expr], place: Expr, axes: Axes, halves: Halves) -> bool:
+    """Whether what lies between two positions is never at another one, in any iterations of axes."""
+    ranges = {i: (0, int(n.attr) - 1) for i, n in axes}
+    first, last, other = (_Place(p, {*ranges}, ranges) for p in (*ends, place))
+    return first.is_known and other.is_known and _disjoint(first, other, halves, last)
+
+
+__all__ = ["calls", "chain", "count", "extent", "is_counted", "never_met", "parallel"]

@@ -15,7 +15,7 @@ from fnx.lowering.numba.program_printer import Code, uses
 
 from . import combining
 from . import scalar as forms
-from .plan import Axes, Kernel
+from .plan import Axes, Halo, Kernel
 from .thresholds import Limits
 from .update import Atomic
 
@@ -202,9 +202,9 @@ class KernelCode(Code):
     def _square(self) -> None:
         """Squares of the last two axes: a block first makes what is staged, and then runs the body."""
         assert self.k.staged is not None
-        side, (lane, row) = self.limits.tile[0], self.k.staged[1:]
+        side, (stores, lane, row, rows, halos) = self.limits.tile[0], self.k.staged
         *outer, (a, a_size), (b, b_size) = self.k.axes
-        counts = [-(-int(n.attr) // side) for n in (a_size, b_size)]
+        counts = [-(-int(n.attr) // m) for n, m in ((a_size, rows), (b_size, side))]
         self.put("lane = np.int64(cuda.threadIdx.x)")
         self.bind(lane, "lane")
         self.indices.update((lane, row, a, b))
@@ -216,21 +216,27 @@ class KernelCode(Code):
         self.depth += 1
         with self.scope():
             self.put(f"{q} = {index} % {counts[1]} * {side}")
-            self.put(f"{p} = {index} // {counts[1]} % {counts[0]} * {side}")
+            self.put(f"{p} = {index} // {counts[1]} % {counts[0]} * {rows}")
             self.put(f"{rest} = {index} // {counts[1] * counts[0]}")
             self._bind_axes([rest], outer)
-            self._of_square({a: f"{p} + lane", b: f"{q} + {{}}"}, self.k.staged.stores)
+            for h, store in zip(halos, stores, strict=False):
+                self._with_halo(h, store, (p, q))
+            if halos:
+                self.put("cuda.syncthreads()")
+            else:
+                self._of_square({a: f"{p} + lane", b: f"{q} + {{}}"}, stores)
             self._of_square({b: f"{q} + lane", a: f"{p} + {{}}"}, self.k.body)
         self.depth -= 1
 
     def _of_square(self, places: dict[Expr, str], body: Sequence[Stmt]) -> None:
         """Statements of a square's elements, of which a thread has some; all of the block end together."""
         assert self.k.staged is not None
-        side, step = self.limits.tile
-        row = self.fresh("i")
-        self.put(f"for {row} in range(np.int64(cuda.threadIdx.y), {side}, {step}):")
+        rows, step = self.k.staged.rows, self.limits.tile[1]
+        number, row = self.fresh("i"), self.fresh("i")
+        self.put(f"for {number} in range({rows // step}):")
         self.depth += 1
         with self.scope():
+            self.put(f"{row} = np.int64(cuda.threadIdx.y) + {number} * {step}")
             self.bind(self.k.staged.row, row)
             sizes = dict(self.k.axes)
             for e, text in places.items():
@@ -245,6 +251,29 @@ class KernelCode(Code):
             self.depth -= 1
         self.depth -= 1
         self.put("cuda.syncthreads()")
+
+    def _with_halo(self, h: Halo, store: Stmt, first: tuple[str, str]) -> None:
+        """What is staged of a square and its surroundings, an element a thread at a time."""
+        side, down = self.limits.tile
+        number, place, row, lane = (self.fresh("i") for _ in range(4))
+        count, threads = h.rows * h.columns, side * down
+        self.put(f"for {number} in range({-(-count // threads)}):")
+        self.depth += 1
+        with self.scope():
+            thread = f"np.int64(cuda.threadIdx.y) * {side} + lane"
+            self.put(f"{place} = {thread} + {number} * {threads}")
+            self.put(f"{row} = {first[0]} + {place} // {h.columns}")
+            self.put(f"{lane} = {first[1]} + {place} % {h.columns}")
+            self.indices.update(h[:3])
+            self.bind_all(h[:3], [place, row, lane])
+            sizes = [int(n.attr) for _, n in self.k.axes[-2:]]
+            ends = [sizes[0] + h.rows - down, sizes[1] + h.columns - side]
+            self.put(f"if {place} < {count} and {row} < {ends[0]} and {lane} < {ends[1]}:")
+            self.depth += 1
+            with self.scope():
+                self.statements([store])
+            self.depth -= 1
+        self.depth -= 1
 
     def _block(self) -> None:
         start, step = "np.int64(cuda.blockIdx.x)", "np.int64(cuda.gridDim.x)"

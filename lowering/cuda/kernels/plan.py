@@ -1,6 +1,6 @@
 """The plan of a program: what the host does, step by step, and the kernels that it launches."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -18,16 +18,33 @@ class Step:
     """Base of all steps."""
 
 
+class Halo(NamedTuple):
+    """A square and what lies around it: `place` in it, which is at `row` and `lane` of the loop's axes."""
+
+    place: Expr
+    row: Expr
+    lane: Expr
+    rows: int
+    columns: int
+
+
 class Staged(NamedTuple):
-    """What a block puts into shared memory before its threads run, square by square.
+    """What a block puts into shared memory before its threads run, square by square, or `rows` of one.
 
     `lane` and `row` are places in the square: in `stores` those along the axis before the last one, and the
-    last one; in the body of the kernel the other way round.
+    last one; in the body of the kernel the other way round. Where there are `halos`, one for each of
+    `stores`, these run for all elements of their halo.
     """
 
     stores: list[Stmt]
     lane: Expr
     row: Expr
+    rows: int
+    halos: Sequence[Halo] = ()
+
+    def variables(self) -> set[Expr]:
+        """What a kernel binds for them."""
+        return {self.lane, self.row, *(e for h in self.halos for e in h[:3])}
 
 
 @dataclass(eq=False)

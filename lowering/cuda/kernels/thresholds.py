@@ -24,6 +24,10 @@ class Limits:
     blocks: int = 2048  # of a grid, at most: several a multiprocessor; each strides on from there
     tile: tuple[int, int] = (32, 8)  # threads of a block along the last axis and the one before it
     staged: int = 4  # squares of shared memory of a block, at most: 8 KiB each of float64
+    shared: int = 40 << 10  # bytes of tiles with their surroundings, at most: blocks have 48 KiB
+    reach: int = 8  # elements between neighbours that one tile has, at most
+    neighbours: int = 5  # loads of an array in a plane from which on tiles of it are staged
+    points: int = 1 << 18  # of a stencil from which on: eight tiles for each of 132 multiprocessors
     parallel: int = 64  # iterations from which on a loop is a kernel: two warps
     row: int = 256  # terms of a reduction from which on the threads of a block share it
     rows: int = 1 << 14  # results from which on each has a thread of its own
@@ -44,5 +48,5 @@ LIMITS = Limits()
 # For the simulator: sizes at which small arrays take every way, blocks of a few threads.
 SIMULATED = Limits(
     threads=8, blocks=3, tile=(4, 2), parallel=2, row=6, rows=40, split=20, parts=4, copies=2, ahead=8,
-    scan=8, scan_part=3,
+    scan=8, scan_part=3, points=1,
 )  # fmt: skip

@@ -49,7 +49,7 @@ def scheduled(scheduler: Scheduling, axes: Axes, body: list[Stmt], name: str, no
     anew = replacing(taken)
     new = [traversal.rewritten(s, anew) for s in body]
     order = [x for k, x in enumerate(axes[:-1]) if k != axis]
-    staged = Staged(stores, lane, row)
+    staged = Staged(stores, lane, row, side)
     scheduler.launch("square", [*order, axes[axis], axes[-1]], new, name, note, staged=staged)
     return True
 

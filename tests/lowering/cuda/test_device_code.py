@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import fnx.numpy as jnp
 from fnx.core.array import ConcreteArray
 from fnx.core.errors import CompileError, InvalidValue
 from fnx.interpreters.trace import trace_closed
+from fnx.lowering.cuda.kernels.thresholds import LIMITS
 
 MISSING = importlib.util.find_spec("numba_cuda") is None
 needs_compiler = pytest.mark.skipif(MISSING, reason="numba-cuda is missing (fnx[cuda])")
@@ -54,6 +56,21 @@ def test_programs_become_cubins_without_spills(name, device):
         assert code.cubin[:4] == b"\x7fELF"
         assert code.registers > 0
         assert code.spills == 0
+
+
+@needs_compiler
+def test_loads_of_a_stencil(monkeypatch):
+    from fnx.lowering.cuda import backend
+
+    f = lambda u: u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:] - 4 * u[1:-1, 1:-1]
+    found = []
+    for limits in (replace(LIMITS, points=1 << 40), replace(LIMITS, points=1)):
+        monkeypatch.setattr(backend, "limits", lambda limits=limits: limits)
+        text = kernels(f, X).ptx_text()
+        count = lambda what, text=text: len(re.findall(rf"\b{what}\b", text))
+        found.append((count("ld.global") / count("st.global"), count("ld.shared")))
+    assert found[0] == (5, 0)
+    assert found[1] == (2, 5)  # a tile of 256 points and its surroundings have 340 elements
 
 
 # Of each kind of code that is elementwise: long formulas, complex ones, integers, bits, random numbers.

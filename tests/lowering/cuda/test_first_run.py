@@ -61,4 +61,6 @@ def test_what_stages_name_is_there(first_run):
         files = [w for w in words if w.endswith(".py")]
         assert len(files) >= 3
         assert not [w for w in files if not (first_run.ROOT / w).exists()]
+    text = (FILE.parent / "gpu_figures.py").read_text()
+    assert not [n for n in first_run.FIGURES if f"def {n}() -> Iterator" not in text]
     assert set(first_run.STEPS) >= {"driver", "memory", "atomics", "graphs", "threads", "libraries"}

@@ -32,6 +32,11 @@ def smoothed(u):
     return lax.fori_loop(0, 5, lambda i, v: v + 0.1 * (jnp.roll(v, 1) - v), u)
 
 
+def nine_points(u):
+    rows, columns = (n - 2 for n in u.shape)
+    return sum((i - 2 * j) * u[i : rows + i, j : columns + j] for i in range(3) for j in range(3))
+
+
 def normalised(x):
     return (x - x.mean(1, keepdims=True)) / jnp.sqrt(x.var(1, keepdims=True) + 1e-5)
 
@@ -42,6 +47,7 @@ def convolved(x, w):
 
 INDICES = _rng.integers(-20, 20, 40)
 PROGRAMS = {
+    "nine points": (nine_points, [X[:, :9]]),
     "rows": (lambda x: x.sum(1), [X]),
     "columns": (lambda x: (x.sum(0), x.std(0)), [Y]),
     "whole": (lambda x: (x.sum(), x.max(), (x * x).min(), x.mean(), x.prod()), [X]),
