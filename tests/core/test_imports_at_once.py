@@ -5,8 +5,9 @@ import sys
 
 PROGRAM = """
 import fnx, importlib, threading
-names = '''numpy lax random scipy.linalg nn tree sharding image transforms.jit transforms.grad process.devices
-experimental.sparse interpreters.ad ops.linalg.convolution control_flow checkpoints export dtypes'''.split()
+names = '''numpy lax random scipy.linalg nn tree sharding image transforms.jit transforms.grad
+process.devices experimental.sparse interpreters.ad ops.linalg.convolution control_flow checkpoints
+export dtypes'''.split()
 start, results = threading.Barrier(len(names)), []
 def work(name):
     start.wait()
