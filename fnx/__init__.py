@@ -215,6 +215,13 @@ _later.add("fnx.numpy.arrays.util", "fnx.control_flow", "scan while_loop")
 _later.add("fnx.numpy.arrays.util", "fnx.transforms.vmap", "vmap")
 _later.along("fnx.core.array", "fnx.numpy")  # arrays have their operators from there
 _later.along("fnx.numpy", "fnx.transforms.jit fnx.transforms.grad fnx.transforms.vmap")
+# What fnx.numpy is made of, and rooms that need no arrays; those in them that do.
+_later.bring_before(
+    "fnx.numpy",
+    but="core interpreters lowering numpy ops process pytree transforms "
+    "cache custom_derivatives errors jax ref tree tree_util version",
+    also="jax.src process.devices transforms.ravel",
+)
 _later.add("fnx.process.placement", "fnx.process.sharded_program", "at_once")
 _later.add("fnx.process.sharded_program", "fnx.transforms.traced_program", "BACKEND")
 _later.add("fnx.core.lazy_imports", "fnx.observe.displays.dispatch", "html")

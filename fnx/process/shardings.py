@@ -126,6 +126,11 @@ class NamedSharding(Sharding):
         unknown = {n for names in where for n in names} - set(self.mesh.axis_names)
         if unknown:
             raise InvalidValue(f"{self.spec} names {unknown}, which are no axes of {self.mesh}")
+        used = [n for names in where for n in names]
+        if len(used) > len(set(used)):
+            raise InvalidValue(
+                f"{self.spec} cuts more than one axis along one of the mesh; expected each name once"
+            )
         if len(where) > aval.ndim:
             raise InvalidValue(f"{self.spec} is longer than the rank of {aval.str_short()}")
         for k, names in enumerate(where):

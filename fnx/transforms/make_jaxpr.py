@@ -14,7 +14,6 @@ from fnx.core.interpreter import current, use
 from fnx.core.jaxpr import ClosedJaxpr
 from fnx.interpreters.spmd import Spmd
 from fnx.interpreters.trace import trace
-from fnx.numpy.arrays.key_arrays import is_key_dtype, is_keys
 from fnx.ops.structure.basic import zeros
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import aval_like, check_callable, flatten_arrays, name_of, wraps
@@ -78,10 +77,16 @@ class ShapeDtypeStruct:
         return f"ShapeDtypeStruct(shape={self.shape}, dtype={name}{sharding}{weak})"
 
 
+def _is_key_dtype(dtype: Any) -> bool:
+    from fnx.numpy.arrays.key_arrays import is_key_dtype
+
+    return is_key_dtype(dtype)
+
+
 def flatten_types(tree: Any) -> tuple[list, Any]:
     """Leaves and structure of arrays and types; those of keys are the types of their words."""
     leaves, treedef = operations.tree_flatten(tree)
-    of_keys = [type(x) is ShapeDtypeStruct and is_key_dtype(x.dtype) for x in leaves]
+    of_keys = [type(x) is ShapeDtypeStruct and _is_key_dtype(x.dtype) for x in leaves]
     if not any(of_keys):
         return leaves, treedef
     leaves = [_words_of(x) if yes else x for x, yes in zip(leaves, of_keys, strict=True)]
@@ -102,6 +107,8 @@ def unflatten_types(treedef: Any, types: list) -> Any:
 
 
 def _type_of_keys(x: Any) -> Any:
+    from fnx.numpy.arrays.key_arrays import is_keys
+
     return ShapeDtypeStruct(x.shape, x.dtype) if is_keys(x) else x
 
 
@@ -174,7 +181,7 @@ def make_jaxpr(
 
 
 def _array_of(x: Any) -> Any:
-    if type(x) is ShapeDtypeStruct and is_key_dtype(x.dtype):
+    if type(x) is ShapeDtypeStruct and _is_key_dtype(x.dtype):
         return x.dtype.over(zeros(aval_like(_words_of(x).words)), x.dtype)
     return zeros(aval_like(x)) if isinstance(x, ShapeDtypeStruct) else x
 

@@ -10,12 +10,12 @@ from fnx.core.array import Array, is_array_like
 from fnx.core.axis_size import AxisSize
 from fnx.core.errors import InvalidValue, TypeMismatch, entrance
 from fnx.interpreters import batching
-from fnx.numpy.arrays.key_arrays import is_keys
-from fnx.numpy.arrays.util import PYTHON
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import check_callable, flatten_arrays, name_of, wraps
 from fnx.pytree.key_paths import keystr
 from fnx.transforms.mutable_refs import Ref, RefGiven, new_ref, taken_out, write
+
+_PYTHON = frozenset((bool, int, float, complex))
 
 
 def flatten_axes(axes: Any, tree: Any, what: str) -> list[int | None]:
@@ -33,6 +33,8 @@ def flatten_axes(axes: Any, tree: Any, what: str) -> list[int | None]:
         if axis is None or axis >= 0:
             found.extend([axis] * len(operations.tree_leaves(part)))
         else:  # counted from the end, where arrays of keys have an axis of words
+            from fnx.numpy.arrays.key_arrays import is_keys
+
             leaves = operations.tree_leaves(part, is_leaf=is_keys)
             found.extend(axis - is_keys(x) for x in leaves)
 
@@ -148,7 +150,7 @@ def map_elements(
     axes += [0] * (len(given) - len(axes))
     # What is not mapped is handed on as it is, unless NumPy's: a number that Python branches on, a
     # function, a setting.
-    kept = () if what == "pmap" else PYTHON
+    kept = () if what == "pmap" else _PYTHON
     mapped = [
         k is not None or (is_array_like(x) and type(x) not in kept) for x, k in zip(given, axes)
     ]

@@ -21,8 +21,11 @@ from fnx.interpreters.collectives import PMax, PMin, PSum
 from fnx.interpreters.passes.value_numbering import called, expanded
 from fnx.interpreters.trace import trace_closed
 from fnx.ops.base.sharding_rule import Factors
-from fnx.ops.structure.movement import Concatenate
+from fnx.ops.elementwise.arithmetic import add
+from fnx.ops.structure.basic import broadcast_to, scalar, slice_axis
+from fnx.ops.structure.movement import Broadcast, Concatenate, Pad
 
+from .diagonals import Diagonal, diagonals, picked
 from .parts import Cut, Mover, Names, Part, padded, sliced, whole
 from .rotations import Rotation, rotations
 
@@ -37,8 +40,9 @@ class Grid(Mover):
     def evaluate(self, jaxpr: Jaxpr, parts: Sequence[Part]) -> list[Part]:
         """A jaxpr's results, of parts of its inputs."""
         env: dict[Any, Part] = dict(zip(jaxpr.inputs, parts, strict=True))
-        wishes, turns = self.wishes(jaxpr), rotations(jaxpr)
+        wishes, turns, picks = self.wishes(jaxpr), rotations(jaxpr), diagonals(jaxpr)
         later = {id(e) for turn in turns.values() for e in turn.slices}
+        later |= {id(d.flat) for d in picks.values()}
         before = origin.set(origin.get())
         try:
             for e in jaxpr.eqns:
@@ -47,7 +51,10 @@ class Grid(Mover):
                 if e.source is not None:
                     origin.set(e.source)
                 turn = turns.get(e.outs[0]) if e.outs else None
-                if turn is not None:
+                pick = picks.get(e.outs[0]) if e.outs else None
+                if pick is not None:
+                    outs = [self.pick(e, pick, env[pick.operand])]
+                elif turn is not None:
                     outs = [self.turn(e, turn, env[turn.operand], wishes.get(e.outs[0]))]
                 else:
                     given = [env[a] if type(a) is Var else whole(a.value) for a in e.inputs]
@@ -67,6 +74,13 @@ class Grid(Mover):
         if found is None:
             pieces = [self.apply(s.prim, [p])[0] for s in turn.slices]
             (found,) = self.apply(e.prim, pieces, [wanted])
+        return found
+
+    def pick(self, e: Eqn, diagonal: Diagonal, p: Part) -> Part:
+        """A diagonal, as one if its operand's rows or columns are cut."""
+        found = picked(self, p, diagonal)
+        if found is None:
+            (found,) = self.apply(e.prim, self.apply(diagonal.flat.prim, [p]))
         return found
 
     def equation(self, e: Eqn, parts: list[Part], wanted: Sequence[Cut | None]) -> list[Part]:
@@ -145,7 +159,20 @@ class Grid(Mover):
                 outs = [self.reduced(x, op, chosen[f]) for x in outs]
         cuts = [tuple([chosen.get(f, ()) for f in fs]) for fs in rule.results]
         found = list(map(Part, outs, shapes, cuts))
+        if type(prim) is Broadcast and given[0].aval.size < found[0].aval.size:
+            found[0].made = prim, given[0]
         return [self.cut_again(p, fs, parts, rule) for p, fs in zip(found, rule.results)]
+
+    def lay(self, p: Part, cut: Cut) -> Part:
+        """The same array, cut otherwise; what repeats a smaller one is made again of that."""
+        if p.made is not None and p.cut != cut:
+            prim, q = p.made
+            (axes,) = rule_of(prim, [q]).operands  # type: ignore[union-attr]
+            q = self.lay(q, tuple([() if f is None else cut[f] for f in axes]))
+            (again,) = self.apply(prim, [q], [cut])
+            if again.cut == cut:
+                return again
+        return super().lay(p, cut)
 
     def cut_again(self, p: Part, factors: Sequence, parts: Sequence[Part], rule: Factors) -> Part:
         """A result, cut along axes along which operands had to be whole and were not."""
@@ -153,10 +180,12 @@ class Grid(Mover):
             if q.ndim != p.ndim or tuple(factors) != tuple(given):
                 continue
             for axis, (f, names) in enumerate(zip(given, q.cut)):
-                used = {n for own in p.cut for n in own}
-                even = p.shape[axis] % self.count(names) == 0
-                if f is None and names and even and used.isdisjoint(names):
-                    p = self.lay(p, p.with_axis(axis, names))
+                if f is not None or not names or p.shape[axis] % self.count(names):
+                    continue
+                # What was exchanged goes back.
+                cut = [old if own == old + names[::-1] else own for own, old in zip(p.cut, q.cut)]
+                if not cut[axis] and set(names).isdisjoint([n for own in cut for n in own]):
+                    p = self.lay(p, (*cut[:axis], names, *cut[axis + 1 :]))
         return p
 
     def reduced(self, x: Array, op: Any, names: Names) -> Array:
@@ -174,10 +203,27 @@ class Grid(Mover):
         for p, factors in sides:
             for f, names, n in zip(factors, p.cut, p.shape):
                 self._choose(rule, chosen, f, names, n)
+        for p, factors in sides:
+            self._turn_aside(rule, chosen, p, factors)
         for cut, factors, shape in zip(wanted, rule.results, shapes):
             for f, names, n in zip(factors, cut or (), shape):
                 self._choose(rule, chosen, f, names, n)
         return chosen
+
+    def _turn_aside(self, rule: Factors, chosen: dict, p: Part, factors: Sequence) -> None:
+        """Cut along another axis, if an exchange gives that, instead of one that must be whole."""
+        kept = {f for fs in rule.results for f in fs}
+        for axis, (f, names) in enumerate(zip(factors, p.cut)):
+            if f is not None or not names or p.shape[axis] % self.count(names):
+                continue
+            for g, own, n in zip(factors, p.cut, p.shape):
+                more = own + names[::-1]
+                if g in kept and chosen.get(g, ()) == own and n % self.count(more) == 0:
+                    others = {f: c for f, c in chosen.items() if f != g}
+                    self._choose(rule, others, g, more, n)
+                    if others.get(g) == more:
+                        chosen[g] = more
+                        break
 
     def _choose(self, rule: Factors, chosen: dict, f: Any, names: Names, size: int) -> None:
         if f is None or f in chosen or not names or size == 0:
@@ -230,6 +276,70 @@ class Grid(Mover):
         """How a part is cut, but for names along one axis, and then along no other."""
         free = [c if set(c).isdisjoint(names) else () for c in p.cut]
         return (*free[:axis], names, *free[axis + 1 :])
+
+    def spread(self, p: Part, axis: int, step: int, value: Array) -> Part:
+        """With `step` - 1 values after each element along an axis, and behind the last one."""
+        if step == 1:
+            return p
+        x = self.masked(p, axis, value).x
+        config = [(0, 0, 0)] * p.ndim
+        config[axis] = (0, step - 1, step - 1)
+        size = step * x.shape[axis] * self.count(p.cut[axis])
+        shape = (*p.shape[:axis], size, *p.shape[axis + 1 :])
+        return Part(Pad(tuple(config))(x, value), shape, p.cut)
+
+    def reach(
+        self, p: Part, axis: int, blocks: int, step: int, size: int, lo: int, spread: int, fill: Any
+    ) -> Part | None:
+        """What members need along an axis for their parts of `blocks` windows, as arrays of their own.
+
+        Window k is of `size` elements from k step - lo on, of the array with `spread` - 1 fills after
+        each element, and fills around it. None where other members than neighbours have them.
+        """
+        names, value = p.cut[axis], scalar(fill, p.x.dtype)
+        mine = self.block(blocks, names)
+        p = self.spread(p, axis, spread, value)
+        more, length = max(0, size - step), (mine - 1) * step + size
+        total = mine * step * self.count(names)
+        ends = max(0, lo), max(0, total + more - lo - p.shape[axis])
+        shapes = [(*p.x.shape[:axis], n, *p.x.shape[axis + 1 :]) for n in ends]
+        before, after = [broadcast_to(value, shape) for shape in shapes]
+        found = self.near(p, axis, -lo, total, before, after, more)
+        if found is None:
+            return None
+        found = slice_axis(found, 0, length, axis)
+        shape = (*p.shape[:axis], length, *p.shape[axis + 1 :])
+        return Part(found, shape, p.with_axis(axis, ()))
+
+    def sum_reached(
+        self, p: Part, axis: int, names: Names, room: int, size: int
+    ) -> list[Part] | None:
+        """The sum of members' arrays, of which each begins `room` elements after the one before."""
+        x, length = p.x, p.x.shape[axis]
+        more = max(0, length - room)
+        if more > room:
+            return None
+        own = slice_axis(padded(x, axis, 0, max(0, room - length)), 0, room, axis)
+        after = max(more, size - room * self.count(names))  # behind the last member's
+        beyond = slice_axis(
+            padded(x, axis, 0, max(0, room + after - length)), room, room + after, axis
+        )
+        if more:
+            halo = self._from(slice_axis(x, room, length, axis), names, 1)
+            own = add(own, padded(halo, axis, 0, room - more))
+        whole = (*p.shape[:axis], room * self.count(names), *p.shape[axis + 1 :])
+        found = self.near(Part(own, whole, p.with_axis(axis, names)), axis, 0, size, None, beyond)
+        shape = (*p.shape[:axis], size, *p.shape[axis + 1 :])
+        return None if found is None else [Part(found, shape, p.with_axis(axis, names))]
+
+    def without(self, p: Part, names: Names) -> Part:
+        """A part that is cut along none of these names."""
+        return self.lay(p, tuple([c if set(c).isdisjoint(names) else () for c in p.cut]))
+
+    def along_one(self, p: Part, axis: int, size: int, names: Names) -> Part:
+        """What members have of an axis by themselves, as parts of one array."""
+        shape = (*p.shape[:axis], size, *p.shape[axis + 1 :])
+        return Part(p.x, shape, p.with_axis(axis, names))
 
     def join(self, parts: Sequence[Part], axis: int) -> list[Part] | None:
         """Arrays one after the other: one that is cut, and what fits into a part before and after it."""

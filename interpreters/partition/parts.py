@@ -43,12 +43,16 @@ _SUMMED_AS = {
 
 
 class Part:
-    """One member's part of an array of this shape, and the names along which each axis is cut."""
+    """One member's part of an array of this shape, and the names along which each axis is cut.
 
-    __slots__ = ("cut", "shape", "x")
+    `made`: of what smaller array, and by which primitive, if that may be done again.
+    """
+
+    __slots__ = ("cut", "made", "shape", "x")
 
     def __init__(self, x: Array, shape: Sequence[int], cut: Cut):
         self.x, self.shape, self.cut = x, tuple(shape), cut
+        self.made: Any = None
 
     @property
     def ndim(self) -> int:
@@ -115,7 +119,8 @@ class Mover:
         if b * self.count(p.cut[axis]) == size:
             return p
         here = lt(self.position(p, axis), scalar(size, _INT))
-        return Part(select(here, p.x, scalar(value, p.x.dtype)), p.shape, p.cut)
+        value = value if isinstance(value, Array) else scalar(value, p.x.dtype)
+        return Part(select(here, p.x, value), p.shape, p.cut)
 
     # --- from one way to be cut to another
 
@@ -135,19 +140,21 @@ class Mover:
         return p
 
     def _all_to_all(self, p: Part, cut: Cut) -> Part | None:
-        """Where a name goes from one axis to another, and all parts are even."""
+        """Where names go from one axis to another, the innermost first, and all parts are even."""
         changed = [k for k in range(p.ndim) if p.cut[k] != cut[k]]
         if len(changed) != 2:
             return None
-        old, new = changed if p.cut[changed[0]] else changed[::-1]
-        names = p.cut[old]
-        if len(names) != 1 or cut[new] != names or cut[old] or p.cut[new]:
+        old, new = sorted(changed, key=lambda k: len(cut[k]) - len(p.cut[k]))
+        names = p.cut[old][len(cut[old]) :]
+        if cut[old] + names != p.cut[old] or p.cut[new] + names[::-1] != cut[new] or not names:
             return None
-        n = self.count(names)
-        if p.shape[old] % n or p.shape[new] % n:
+        if p.shape[old] % self.count(p.cut[old]) or p.shape[new] % self.count(cut[new]):
             return None
         self.note("all_to_all", p, names, p.x.aval.nbytes)
-        return Part(AllToAll(None, names[0], n, old, new, True)(p.x), p.shape, cut)
+        x = p.x
+        for name in reversed(names):
+            x = AllToAll(None, name, self.sizes[name], old, new, True)(x)
+        return Part(x, p.shape, cut)
 
     def gather(self, p: Part, axis: int) -> Part:
         """The same array, whole along an axis."""
@@ -214,19 +221,23 @@ class Mover:
             empty = (*p.x.shape[:axis], 0, *p.x.shape[axis + 1 :])
             return Part(full(empty, 0, p.x.dtype), shape, p.with_axis(axis, ()))
         inside = offset >= 0 and offset + size <= n
-        if names and inside and size * self.count(names) <= b:
+        count = self.count(names)
+        if names and inside and (size * count <= b or size <= min(b, count - 1)):
             return Part(self._few(p, axis, offset, size), shape, p.with_axis(axis, ()))
         lo, hi = max(0, -offset), max(0, size + offset - n)
         before, after = [None if fill is None else self._filled(p, axis, m, fill) for m in (lo, hi)]
         found = self.near(p, axis, offset, size, before, after) if names else None
         if found is not None:
             return Part(found, shape, p.cut)
+        if names and inside and size <= b:
+            few = Part(self._few(p, axis, offset, size), shape, p.with_axis(axis, ()))
+            return self.lay(few, p.cut) if size % count == 0 else few
         p = self.gather(p, axis)
         value = scalar(0, p.x.dtype) if fill is None else fill.x
         config = [(0, 0, 0)] * p.ndim
         config[axis] = (-offset, size + offset - n, 0)
         found = Part(Pad(tuple(config))(p.x, value), shape, p.cut)
-        even = names and size % self.count(names) == 0
+        even = names and size % count == 0
         return self.lay(found, found.with_axis(axis, names)) if even else found
 
     def _filled(self, p: Part, axis: int, size: int, fill: Part) -> Array:
@@ -240,8 +251,12 @@ class Mover:
         while size:
             k, r = divmod(offset, b)
             m = min(size, b - r)
-            rows = self.rows(slice_axis(p.x, r, r + m, axis), names)
-            found.append(slice0(rows, k))
+            piece = slice_axis(p.x, r, r + m, axis)
+            if m * self.count(names) > b and self.can_sum(p.x.dtype):
+                nothing = full(piece.shape, 0, piece.dtype)
+                found.append(self.total(self._where(names, k, piece, nothing), names))
+            else:
+                found.append(slice0(self.rows(piece, names), k))
             offset, size = offset + m, size - m
         return found[0] if len(found) == 1 else Concatenate(axis)(*found)
 
@@ -253,16 +268,18 @@ class Mover:
         size: int,
         before: Array | None = None,
         after: Array | None = None,
+        more: int = 0,
     ) -> Array | None:
         """The part of a window for which members need what their next neighbours have (halo exchange).
 
-        `before` and `after` lie at both ends of the array. None where more is needed.
+        `before` and `after` lie at both ends of the array. Each member gets so many `more` elements
+        after its part. None where other members than neighbours have them.
         """
         names, n, b = p.cut[axis], p.shape[axis], p.x.shape[axis]
         count = self.count(names)
         new, last = self.block(size, names), n - (count - 1) * b
         ends = offset, offset + (count - 1) * (new - b)
-        left, right = max(0, -min(ends)), max(0, max(ends) + new - b)
+        left, right = max(0, -min(ends)), max(0, max(ends) + new + more - b)
         if left > b or right > b:
             return None
         own, beyond = p.x, None
@@ -289,10 +306,10 @@ class Mover:
             pieces.append(halo)
         start = left + offset
         if new == b:
-            return between(pieces, axis, start, start + new)
+            return between(pieces, axis, start, start + new + more)
         x = pieces[0] if len(pieces) == 1 else Concatenate(axis)(*pieces)
         at = add(mul(self.number(names), scalar(new - b, _INT)), scalar(start, _INT))
-        return sliced(x, axis, at, new)
+        return sliced(x, axis, at, new + more)
 
     def _ended(self, p: Part, axis: int, last: int, right: int, after: Array) -> tuple[Array, Any]:
         """A part with what comes after the last member's `last` elements, in that one; and the rest."""
@@ -405,6 +422,8 @@ def between(pieces: Sequence[Array], axis: int, lo: int, hi: int) -> Array:
         if first < last:
             found.append(x if (first, last) == (0, n) else slice_axis(x, first, last, axis))
         lo, hi = lo - n, hi - n
+    if not found:
+        return slice_axis(pieces[0], 0, 0, axis)
     return found[0] if len(found) == 1 else Concatenate(axis)(*found)
 
 

@@ -28,6 +28,7 @@ from fnx.ops.base.broadcast import (
     without,
 )
 from fnx.ops.base.permute import Reshape, Transpose, move_axis
+from fnx.ops.base.sharding_rule import Factors, all_but
 from fnx.ops.structure.join import Concatenate
 from fnx.ops.structure.slice import Slice
 
@@ -107,6 +108,12 @@ class Reduce(Primitive):
         check_axes("reduce", self.dimensions, xs[0].shape)
         shape = without(xs[0].shape, self.dimensions)
         return tuple([ShapedArray(shape, x.dtype, x.weak_type) for x in xs])
+
+    def sharding(self, *avals: ShapedArray) -> Factors:
+        n, rank = len(avals) // 2, avals[0].ndim
+        axes = all_but(rank, self.dimensions).results[0]
+        kept = tuple([k for k in range(rank) if k not in self.dimensions])
+        return Factors((axes,) * n + ((),) * n, (kept,) * n)
 
     def impl(self, *values: np.ndarray) -> tuple:
         with use(evaluate):

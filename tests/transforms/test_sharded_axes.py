@@ -100,8 +100,14 @@ def test_operations_along_a_cut_axis_are_those_of_whole_arrays(name, of):
     assert found.ndim < 2 or found.sharding.spec == MESHES[of][2]
 
 
-@pytest.mark.parametrize("x", [EVEN[:4], EVEN[:, :0]], ids=["a row each", "none"])
+@pytest.mark.parametrize(
+    "x", [EVEN[:4], EVEN[:, :0], EVEN[:0]], ids=["a row each", "none", "no row"]
+)
 def test_few_elements(x):
+    twice = lambda x: jnp.concatenate([x, x])
+    close(fnx.jit(twice)(on(x)), np.concatenate([x, x]))
+    if not len(x):
+        return
     for name in ("rev", "cumsum_back", "cummax", "argmin", "roll_far"):
         close(fnx.jit(ALONG[name])(on(x)), fnx.jit(ALONG[name])(x), 1e-12, 1e-12)
 
@@ -132,6 +138,87 @@ def test_every_kth_element(name, of):
 @pytest.mark.parametrize("name", [n for n in ALONG if not n.startswith("rev_both")])
 def test_nothing_is_gathered(name):
     assert not gathers(ALONG[name], on(EVEN))
+
+
+# --- windows, and axes that must be whole -------------------------------------------------------
+
+KERNEL, SQUARE = RNG.normal(size=(2, 1, 3, 3)), RNG.normal(size=(8, 16))
+
+
+def image(x):
+    return jnp.stack([x, jnp.cos(x)])[:, None]
+
+
+def conv(x, w, strides=(1, 1), padding="SAME", **others):
+    return lax.conv_general_dilated(image(x), w, strides, padding, **others)
+
+
+def pooled(x, window, strides, padding="VALID"):
+    return lax.reduce_window(x, -jnp.inf, lax.max, window, strides, padding)
+
+
+REACHED = {
+    "conv": lambda x: conv(x, KERNEL)[0, 1],
+    "conv_strides": lambda x: conv(x, KERNEL, (2, 1), [(1, 0), (0, 1)]),
+    "conv_holes": lambda x: conv(x, KERNEL, rhs_dilation=(2, 1)),
+    "conv_spread": lambda x: conv(x, KERNEL, padding=[(2, 1), (1, 1)], lhs_dilation=(2, 1)),
+    "conv_derivative": fnx.grad(lambda x: jnp.sum(jnp.sin(conv(x, KERNEL, (2, 1))))),
+    "filter_derivative": lambda x: fnx.grad(lambda w: jnp.sum(jnp.sin(conv(x, w))))(KERNEL),
+    "filter_derivative_strides": lambda x: fnx.grad(
+        lambda w: jnp.sum(jnp.sin(conv(x, w, (2, 2), "VALID")))
+    )(KERNEL),
+    "largest": lambda x: pooled(x, (2, 2), (2, 1)),
+    "largest_same": lambda x: pooled(x, (3, 1), (1, 1), "SAME"),
+    "largest_derivative": fnx.grad(lambda x: jnp.sum(jnp.sin(pooled(x, (2, 2), (2, 2))))),
+    "largest_derivative_overlap": fnx.grad(lambda x: jnp.sum(jnp.sin(pooled(x, (3, 2), (1, 1))))),
+    "sums": lambda x: lax.reduce_window(x, 0.0, lax.add, (4, 1), (2, 1), "SAME"),
+    "sort": lambda x: jnp.sort(x, 0),
+    "order": lambda x: jnp.argsort(jnp.round(x), 0),
+    "median": lambda x: jnp.median(x, 0),
+    "fft": lambda x: jnp.fft.fft(x, axis=0).real,
+    "fft2": lambda x: jnp.abs(jnp.fft.fft2(x)),
+    "rfft2": lambda x: jnp.fft.irfft2(jnp.fft.rfft2(x[:, :6]) * 2.0),
+    "solve": lambda x: jnp.linalg.solve(jnp.eye(8) + 0.1, x.T),
+    "solve_rows": fnx.vmap(lambda v: jnp.linalg.solve(jnp.eye(8) + 0.1, v)),
+    "diagonal": lambda x: jnp.diagonal(x @ SQUARE),
+    "diagonal_columns": lambda x: jnp.diagonal((x @ SQUARE).T),
+    "trace": lambda x: jnp.trace((x @ SQUARE).T),
+    "histogram": lambda x: jnp.histogram(x, 8)[0],
+    "segments": lambda x: fnx.ops.segment_max(x[:, 0], (jnp.arange(16) * 3) % 4, 4),
+    "outer": lambda x: jnp.outer(x[:, 0], jnp.arange(8.0)),
+    "gaps": lambda x: lax.pad(x, 0.5, ((1, 0, 1), (0, 0, 2))),
+}
+
+
+@pytest.mark.parametrize("name", REACHED)
+def test_what_reaches_into_other_parts_gathers_nothing(name):
+    f = REACHED[name]
+    close(fnx.jit(f)(on(EVEN)), fnx.jit(f)(EVEN), 1e-11, 1e-11)
+    assert not gathers(f, on(EVEN))
+
+
+@pytest.mark.parametrize(
+    "name", ["conv_derivative", "largest_derivative_overlap", "sort", "fft2", "diagonal"]
+)
+def test_what_reaches_into_other_parts_along_two_axes(name):
+    f = REACHED[name]
+    for spec in (P("x", "y"), P(("x", "y"))):
+        x = fnx.device_put(EVEN, NamedSharding(fnx.make_mesh((2, 2), ("x", "y")), spec))
+        close(fnx.jit(f)(x), fnx.jit(f)(EVEN), 1e-11, 1e-11)
+        assert not gathers(f, x)
+
+
+def test_largest_of_parts():
+    x = np.round(np.random.default_rng(3).normal(size=(3, 40)))
+    x[0, 7] = np.nan
+    f = lambda x: lax.top_k(x, 2)
+    xs = fnx.device_put(x, NamedSharding(fnx.make_mesh((4,), ("x",)), P(None, "x")))
+    for a, b in zip(fnx.jit(f)(xs), fnx.jit(f)(x), strict=True):
+        close(a, b)
+    assert [line.split(" of ")[1].split(" ")[0] for line in gathers(f, xs)] == [
+        "f64[3,8]",
+        "i64[3,8]",
+    ]
 
 
 # --- positions that are operands ------------------------------------------------------------------

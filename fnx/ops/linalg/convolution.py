@@ -1,7 +1,7 @@
 """conv_general_dilated: convolutions (without flipping) with strides, padding, dilations and groups."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -20,7 +20,7 @@ from fnx.ops.base.compose import Program
 from fnx.ops.base.float32_accumulation import Cast
 from fnx.ops.base.permute import Reshape, Rev, Transpose
 from fnx.ops.base.sharding_rule import Factors
-from fnx.ops.linalg import conv_recipes
+from fnx.ops.linalg import conv_in_parts, conv_recipes
 from fnx.ops.linalg.contraction import accumulator
 from fnx.ops.linalg.conv_layout import (
     ConvDimensionNumbers,
@@ -329,7 +329,22 @@ class ConvGeneralDilated(Primitive):
         if self.feature_group_count == self.batch_group_count == 1:
             right[ws[0]] = out[os[1]] = "features"
             left[xs[1]] = right[ws[1]] = "in"
-        return Factors((tuple(left), tuple(right)), (tuple(out),), {"in": ("sum", 0)})
+        elif self.batch_group_count == 1:
+            left[xs[1]] = right[ws[0]] = out[os[1]] = "groups"
+
+        def local(parts: Mapping) -> ConvGeneralDilated:
+            return replace(self, feature_group_count=self.groups // parts.get("groups", 1))
+
+        return Factors(
+            (tuple(left), tuple(right)),
+            (tuple(out),),
+            {"in": ("sum", 0)},
+            {"groups": self.feature_group_count},
+            local if self.feature_group_count > 1 else None,
+        )
+
+    def along(self, grid: Any, parts: Sequence[Any]) -> list | None:
+        return conv_in_parts.convolution(self, grid, parts)
 
     def lower(self, x: Operand, w: Operand) -> Recipe:  # type: ignore[override]
         (aval,) = self.abstract(_aval(x), _aval(w))

@@ -170,6 +170,7 @@ class LUSolve(Stacked):
 
     op: str = "n"
     name = "lu_solve"
+    columns_apart = True
 
     def abstract(
         self, a: ShapedArray, lu: ShapedArray, pivots: ShapedArray, b: ShapedArray
@@ -335,6 +336,7 @@ class Solve(Stacked):
     """
 
     name = "solve"
+    columns_apart = True
 
     def abstract(self, a: ShapedArray, b: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
         check_system(self.name, a, b)

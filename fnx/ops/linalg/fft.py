@@ -1,5 +1,6 @@
 """Fourier transforms along the last axes."""
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -12,6 +13,7 @@ from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Library, Operand, Recipe
 from fnx.ops.base.linear import Linear
+from fnx.ops.base.permute import Transpose
 from fnx.ops.base.sharding_rule import Factors, all_but
 from fnx.ops.elementwise.arithmetic import conj, mul, real
 from fnx.ops.structure.basic import full, move_axis, scalar
@@ -95,6 +97,22 @@ class FFT(Primitive):
 
     def sharding(self, x: ShapedArray) -> Factors:
         return all_but(x.ndim, range(x.ndim - len(self.fft_lengths), x.ndim))
+
+    def along(self, grid: Any, parts: Sequence[Any]) -> list | None:
+        """Axis by axis, so that only one has to be whole at a time."""
+        n, kind, rank = len(self.fft_lengths), self.fft_type, parts[0].ndim
+        if n == 1:
+            return None
+        others = "ifft" if kind in ("ifft", "irfft") else "fft"
+        steps = [(others, k) for k in range(rank - n, rank - 1)]
+        steps.insert(len(steps) if kind == "irfft" else 0, (kind, rank - 1))
+        for kind, axis in steps:
+            order = (*[k for k in range(rank) if k != axis], axis)
+            turn, length = Transpose(order), self.fft_lengths[axis - rank]
+            parts = grid.apply(turn, parts)
+            parts = grid.apply(FFT(kind, (length,)), parts)
+            parts = grid.apply(Transpose(turn.inverse()), parts)
+        return list(parts)
 
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
         return Library("fft", (x,), (self.fft_type, self.fft_lengths))

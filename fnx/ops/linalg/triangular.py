@@ -32,6 +32,9 @@ class Stacked(Primitive):
     """A primitive on stacks of matrices: a batch is one more leading axis of every operand."""
 
     core_rank = 2  # the axes of the first operand that belong together
+    columns_apart = (
+        False  # whether those of the last operand make those of the result, each its own
+    )
 
     def sharding(self, *avals: ShapedArray) -> Factors | None:
         lead = avals[0].shape[: avals[0].ndim - self.core_rank]
@@ -40,8 +43,12 @@ class Stacked(Primitive):
             return None
         axes = tuple(range(len(lead)))
         spread = lambda a: (*axes, *(None,) * (a.ndim - len(axes)))
+        operands, results = [list(map(spread, some)) for some in (avals, outs)]
+        if self.columns_apart:
+            for sides in (operands, results):
+                sides[-1] = (*sides[-1][:-1], "columns")
         exact = dict(zip(axes, lead))
-        return Factors(tuple(map(spread, avals)), tuple(map(spread, outs)), {}, exact)
+        return Factors(tuple(operands), tuple(results), {}, exact)
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         outs = self.apply(*batch_first(size, args, axes))

@@ -25,6 +25,7 @@ class TridiagonalSolve(Stacked):
 
     name = "tridiagonal_solve"
     core_rank = 1
+    columns_apart = True
 
     def abstract(self, dl: ShapedArray, d: ShapedArray, du: ShapedArray, b: ShapedArray) -> tuple:  # type: ignore[override]
         if not dl.shape == d.shape == du.shape or d.shape != b.shape[:-1] or not d.shape:

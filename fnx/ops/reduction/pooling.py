@@ -1,5 +1,6 @@
 """Reductions over sliding windows: sums, and extrema (pooling)."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,9 @@ class _ReduceWindow(Windowed):
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         return (self.with_axis(axes[0])(args[0]),), (axes[0],)
+
+    def fills(self, axis: int, dtypes: Sequence[np.dtype]) -> tuple | None:
+        return (self.identity(dtypes[0]),)
 
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
         rank, out = len(x.shape), self.out_shape(x.shape)

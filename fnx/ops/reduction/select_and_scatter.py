@@ -1,6 +1,7 @@
 """The elements at which windows have their extremum: read, and added to."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,11 @@ class _Chosen(Windowed):
         more = {k: v for k, v in vars(self).items() if k not in Windowed.__dataclass_fields__}
         outs = self.with_axis(at, **more).apply(*xs)
         return outs, (at,) * len(outs)
+
+    def fills(self, axis: int, dtypes: Sequence[np.dtype]) -> tuple | None:
+        """None where there is padding: an element is chosen before padding that equals it."""
+        plain = self.padding[axis] == (0, 0) and self.base_dilation[axis] == 1
+        return (0,) * len(dtypes) if plain else None
 
     def fill(self, dtype: np.dtype) -> Any:
         """The worst value, which stands outside of the operand."""
@@ -173,6 +179,24 @@ class WindowScatter(_Moved):
         if type(x) is Undefined:
             raise self._missing("transpose", "a use that is linear in the operand")
         return WindowGather(**vars(self))(cts[0], x), None
+
+    def along(self, grid: Any, parts: Sequence[Any]) -> list | None:
+        """What members' own windows add to what they reach, put together."""
+        source, x = parts
+        still = self.still()
+        axis = next(k for k in range(x.ndim) for p in parts if p.cut[k] and k not in still)
+        names = x.cut[axis] or source.cut[axis]
+        step, blocks = self.window_strides[axis], source.shape[axis]
+        size = (self.window_dimensions[axis] - 1) * self.window_dilation[axis] + 1
+        if self.fills(axis, ()) is None or not blocks:
+            return None
+        x, source = [grid.lay(p, grid.beside(p, axis, names)) for p in (x, source)]
+        reached = grid.reach(x, axis, blocks, step, size, 0, 1, 0)
+        if reached is None:
+            return None
+        own = grid.along_one(grid.masked(source, axis, 0), axis, source.x.shape[axis], ())
+        (y,) = grid.apply(self, [own, reached])
+        return grid.sum_reached(y, axis, names, own.x.shape[axis] * step, x.shape[axis])
 
     def lower(self, source: Operand, x: Operand) -> Recipe:  # type: ignore[override]
         n, m = math.prod(x.shape), math.prod(source.shape)

@@ -1,5 +1,8 @@
 """Sorting: sort by one or several keys, and the k largest elements."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from fnx.core import dtypes
@@ -11,7 +14,10 @@ from fnx.core.primitive import Primitive
 from fnx.core.recipe import Library, Operand, Recipe
 from fnx.ops.base.permute import Reshape, batch_first
 from fnx.ops.base.sharding_rule import Factors, all_but
-from fnx.ops.structure.basic import move_axis
+from fnx.ops.elementwise.arithmetic import add, mul
+from fnx.ops.elementwise.convert import ConvertElementType
+from fnx.ops.reduction.reduction import lowest
+from fnx.ops.structure.basic import move_axis, scalar
 from fnx.ops.structure.gather import Gather
 from fnx.ops.structure.gather_dimension_numbers import GatherDimensionNumbers, GatherScatterMode
 from fnx.ops.structure.movement import Iota
@@ -139,6 +145,23 @@ class TopK(Primitive):
 
     def sharding(self, x: ShapedArray) -> Factors:
         return all_but(x.ndim, (self.axis,), results=2)
+
+    def along(self, grid: Any, parts: Sequence[Any]) -> list | None:
+        """The largest of each member's largest, if those are no more than a part."""
+        (x,), k, axis = parts, self.k, self.axis
+        names, b = x.cut[axis], x.x.shape[axis]
+        count = grid.count(names)
+        if not k or k * count > b:
+            return None
+        values, places = self(grid.masked(x, axis, lowest(x.x.dtype)).x)
+        first = mul(ConvertElementType(_INT)(grid.number(names)), scalar(b, _INT))
+        places = add(ConvertElementType(_INT)(places), first)
+        shape = (*x.shape[:axis], k * count, *x.shape[axis + 1 :])
+        values, places = [grid.gather(grid.part(v, shape, x.cut), axis).x for v in (values, places)]
+        values, order = self(values)
+        places = ConvertElementType(dtypes.int32)(take_along(places, order, axis))
+        shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
+        return [grid.part(v, shape, x.with_axis(axis, ())) for v in (values, places)]
 
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
         return Library("top_k", (x,), (self.k, self.axis))

@@ -21,6 +21,7 @@ from fnx.ops.structure.join import Concatenate, Iota
 from fnx.ops.structure.slice import slice_axis
 
 _INT = dtypes.int64
+_TOGETHER = {"add": "sum", "min": "min", "max": "max"}  # how copies are, by the kind of update
 
 
 def gather(prim: Any, grid: Any, parts: Sequence[Any]) -> list | None:
@@ -65,7 +66,7 @@ def scatter(prim: Any, grid: Any, parts: Sequence[Any]) -> list | None:
     sizes |= {k: updates.shape[d] for k, d in zip(inside, n.update_window_dims, strict=True)}
     axis = _axis(prim, parts, n.scatter_dims_to_operand_dims, sizes)
     if axis is None:
-        return None
+        return _scatter_by_updates(prim, grid, parts)
     k = n.scatter_dims_to_operand_dims.index(axis)
     names, x = x.cut[axis], _whole_but(prim, grid, parts, axis)
     indices, clips = grid.gathered(indices), prim.mode.name != "FILL_OR_DROP"
@@ -78,6 +79,33 @@ def scatter(prim: Any, grid: Any, parts: Sequence[Any]) -> list | None:
     drops = prim.again(type(prim), mode=type(prim.mode).FILL_OR_DROP)
     (y,) = grid.apply(drops, [_as_whole(grid, x, axis), index, grid.lay(updates, free)])
     return [grid.part(y.x, x.shape, y.with_axis(axis, names))]
+
+
+def _scatter_by_updates(prim: Any, grid: Any, parts: Sequence[Any]) -> list | None:
+    """Each member's updates of its own copy, put together; no larger a copy than the updates."""
+    x, indices, updates = parts
+    n, together = prim.dimension_numbers, _TOGETHER.get(prim.update_kind)
+    outer = [d for d in range(updates.ndim) if d not in n.update_window_dims]
+    k = next((k for k, d in enumerate(outer) if updates.cut[d] or indices.cut[k]), None)
+    if k is None or k in n.scatter_indices_batching_dims or together is None:
+        return None
+    d = outer[k]
+    names, x = updates.cut[d] or indices.cut[k], _whole_but(prim, grid, parts, None)
+    taken = {m for c in x.cut for m in c}
+    adds, even = together == "sum", updates.shape[d] % grid.count(names) == 0
+    if not even or x.aval.size > updates.aval.size or not taken.isdisjoint(names):
+        return None
+    if adds and x.x.dtype == np.bool_:
+        return None
+    indices = grid.lay(indices, grid.beside(indices, k, names))
+    updates = grid.lay(updates, grid.beside(updates, d, names))
+    indices = grid.along_one(indices, k, indices.x.shape[k], ())
+    updates = grid.along_one(updates, d, updates.x.shape[d], ())
+    nothing = -0.0 if dtypes.is_inexact(x.x.dtype) else 0
+    into = grid.part(full(x.x.shape, nothing, x.x.dtype), x.shape, x.cut) if adds else x
+    (y,) = grid.apply(prim, [into, indices, updates])
+    total = grid.part(grid.reduced(y.x, together, names), y.shape, y.cut)
+    return grid.apply(add, [x, total]) if adds else [total]
 
 
 def dynamic_slice(prim: Any, grid: Any, parts: Sequence[Any]) -> list | None:
@@ -137,8 +165,8 @@ def _axis(prim: Any, parts: Sequence[Any], indexed: Sequence[int], sizes: Any) -
     return next((k for k in _bad(prim, parts) if k in indexed and sizes[k] == 1), None)
 
 
-def _whole_but(prim: Any, grid: Any, parts: Sequence[Any], axis: int) -> Any:
-    """The operand, of whose axes that would have to be whole one is cut."""
+def _whole_but(prim: Any, grid: Any, parts: Sequence[Any], axis: int | None) -> Any:
+    """The operand, of whose axes that would have to be whole at most one is cut."""
     bad = [k for k in _bad(prim, parts) if k != axis]
     x = parts[0]
     return grid.lay(x, tuple([() if k in bad else c for k, c in enumerate(x.cut)]))

@@ -373,11 +373,10 @@ class Pad(Primitive):
     def along(self, grid: Any, parts: Sequence[Any]) -> list | None:
         x, value = parts
         axis = next(k for k, c in enumerate(self.padding_config) if c != (0, 0, 0) and x.cut[k])
-        lo, hi, inner = self.padding_config[axis]
-        if inner:
-            return None
+        lo, _, inner = self.padding_config[axis]
         config = (*self.padding_config[:axis], (0, 0, 0), *self.padding_config[axis + 1 :])
-        wide = grid.window(x, axis, -lo, x.shape[axis] + lo + hi, value)
+        size = self.out_shape(x.shape)[axis]
+        wide = grid.window(grid.spread(x, axis, inner + 1, value.x), axis, -lo, size, value)
         return grid.apply(Pad(config), [wide, value])
 
     def lower(self, x: Operand, value: Operand) -> Recipe:  # type: ignore[override]

@@ -1,6 +1,8 @@
 """Sliding windows: where they lie, as views and as index expressions."""
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -46,6 +48,40 @@ class Windowed(Primitive):
         operands = len([x for x in xs if x.ndim == rank])
         whole = [k for k in range(rank) if k not in still]
         return all_but(rank, whole, operands, len(self.abstract(*xs)))
+
+    def along(self, grid: Any, parts: Sequence[Any]) -> list | None:
+        """Members' own windows, with what they reach of the next ones' parts."""
+        rank, still = parts[0].ndim, self.still()
+        main, axis = next((p, k) for p in parts for k in range(rank) if p.cut[k] and k not in still)
+        names, fills = main.cut[axis], self.fills(axis, [p.x.dtype for p in parts])
+        step, spread = self.window_strides[axis], self.base_dilation[axis]
+        size = (self.window_dimensions[axis] - 1) * self.window_dilation[axis] + 1
+        blocks, lo = self.out_shape(main.shape)[axis], self.padding[axis][0]
+        if fills is None or not blocks or not size:
+            return None
+        given = []
+        for p, fill in zip(parts, fills, strict=True):
+            own = grid.beside(p, axis, names)
+            p = grid.reach(grid.lay(p, own), axis, blocks, step, size, lo, spread, fill)
+            if p is None:
+                return None
+            given.append(p)
+        outs = grid.apply(self.whole_along(axis), given)
+        return [grid.along_one(p, axis, blocks, names) for p in outs]
+
+    def fills(self, axis: int, dtypes: Sequence[np.dtype]) -> tuple | None:
+        """What padding and holes along an axis stand for, for each operand; None if they are none."""
+        return None
+
+    def whole_along(self, axis: int) -> "Windowed":
+        """The same without padding and holes along an axis."""
+
+        def put(values: tuple, new: Any) -> tuple:
+            return (*values[:axis], new, *values[axis + 1 :])
+
+        return replace(
+            self, padding=put(self.padding, (0, 0)), base_dilation=put(self.base_dilation, 1)
+        )
 
     def pads(self) -> tuple[tuple[int, int, int], ...]:
         return tuple([(lo, hi, d - 1) for (lo, hi), d in zip(self.padding, self.base_dilation)])

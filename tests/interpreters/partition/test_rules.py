@@ -1,5 +1,7 @@
 """Rules of sharding: every primitive on parts of its operands gives what it gives on the whole."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from samples import Sample, all_samples, data
@@ -103,9 +105,7 @@ def close(a, b, tolerance):
 
 
 # Their results depend on all numbers drawn before, or they run what a user wrote: operands are gathered.
-WITHOUT = (
-    "pure_callback reduce random_binomial random_gamma random_poisson rng_bit_generator rng_state"
-)
+WITHOUT = "pure_callback random_binomial random_gamma random_poisson rng_bit_generator rng_state"
 
 
 def test_primitives_have_a_rule():
@@ -121,3 +121,41 @@ def test_rules_name_an_axis_of_each_operand():
             assert [len(f) for f in rule.operands] == [a.ndim for a in args], s.id
             outs = s.prim.abstract(*[a.aval for a in args])
             assert [len(f) for f in rule.results] == [a.ndim for a in outs], s.id
+
+
+# Who gathers operands that samples have along an axis in two even parts, if no exchange makes it whole.
+GATHERED = {
+    "matrices": "eig geqrf lu pinv qr svd",
+    "words of a key, or all that was drawn before": "random_binomial random_bits random_fold_in "
+    "random_gamma random_poisson random_split rng_bit_generator rng_state",
+    "a filter, or groups of the batch": "conv_general_dilated",
+    "windows with padding, of which an element is chosen": "select_and_gather_add "
+    "select_and_scatter_add window_pick",
+    "an update beside an operand that is whole": "dynamic_slice_add dynamic_update_slice slice_add "
+    "slice_set",
+    "what has no other even axis": "fft reduce reshape sort",
+    "the shorter of two": "concatenate",
+}
+
+
+def test_what_is_gathered():
+    found, seen = set(), Counter()
+    for sample in SAMPLES:
+        seen[sample.prim.name] += 1
+        if seen[sample.prim.name] > 6:
+            continue
+        avals = [as_array(np.asarray(a)).aval for a in sample.args]
+        inputs = [Var(a) for a in avals]
+        outs = [Var(a) for a in sample.prim.abstract(*avals)]
+        jaxpr = Jaxpr(inputs, [Eqn(sample.prim, inputs, outs)], outs)
+        for place in [(k, d) for k, a in enumerate(avals) for d in range(a.ndim)]:
+            cuts = [
+                tuple([("i",) if (k, d) == place else () for d in range(a.ndim)])
+                for k, a in enumerate(avals)
+            ]
+            if avals[place[0]].shape[place[1]] % 2 == 0 and avals[place[0]].size:
+                grid = Grid({"i": 2})
+                grid.body(jaxpr, cuts)
+                if any("all_gather" in note for note in grid.notes):
+                    found.add(sample.prim.name)
+    assert found == {name for names in GATHERED.values() for name in names.split()}

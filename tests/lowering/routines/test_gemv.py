@@ -10,7 +10,6 @@ import fnx as jax
 import fnx.numpy as jnp
 from fnx.lowering.cpu.kernels import gemv
 from fnx.lowering.cpu.llvm import ir_vectors
-from fnx.lowering.cpu.processor import features
 from fnx.lowering.cpu.runtime import thread_pool
 
 if not ir_vectors.exists("float64"):
@@ -21,13 +20,6 @@ KIND = ctypes.CFUNCTYPE(None, I, I, P, I, I, P, P)
 # Shapes of which threads share runs of columns, of equal lengths or not.
 LARGE = (1, 300_007), (5, 60_001), (600, 450), (4096, 65), (4097, 65)
 EPSILON = {"float32": 2.0**-23, "float64": 2.0**-52}
-
-
-@pytest.fixture(params=[256, 512])
-def bits(request, monkeypatch):
-    """The width of a vector; LLVM splits those that this CPU does not have."""
-    monkeypatch.setattr(features, "vector_bits", lambda: request.param)
-    return request.param
 
 
 @pytest.mark.parametrize("by_rows", [True, False])

@@ -10,7 +10,6 @@ import fnx as jax
 import fnx.numpy as jnp
 from fnx.lowering.cpu.kernels import gemv_pair
 from fnx.lowering.cpu.llvm import ir_vectors
-from fnx.lowering.cpu.processor import features
 from fnx.lowering.cpu.runtime import thread_pool
 
 if not ir_vectors.exists("float64"):
@@ -20,13 +19,6 @@ I, P = ctypes.c_int64, ctypes.c_void_p
 KIND = ctypes.CFUNCTYPE(None, I, I, P, I, P, P, P, P, P, I)
 EPSILON = {"float32": 2.0**-23, "float64": 2.0**-52}
 RNG = np.random.default_rng(0)
-
-
-@pytest.fixture(params=[256, 512])
-def bits(request, monkeypatch):
-    """The width of a vector; LLVM splits those that this CPU does not have."""
-    monkeypatch.setattr(features, "vector_bits", lambda: request.param)
-    return request.param
 
 
 @pytest.mark.parametrize("chained", [False, True])

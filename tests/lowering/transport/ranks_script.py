@@ -190,7 +190,7 @@ def check_sharded_jit():
     x = fnx.device_put(rows, fnx.NamedSharding(mesh, fnx.P("x")))
     text = fnx.jit(lambda x: jnp.sort(x, 0)).lower(x).compile().report()
     assert f"of {N} processes" in text
-    assert "all_gather of f64[16,8]" in text
+    assert "all_to_all of f64[16,8]" in text
     text = fnx.jit(lambda x: jnp.cumsum(x, 0)).lower(x).compile().report()
     assert "all_gather of f64[16,8]" not in text
 
