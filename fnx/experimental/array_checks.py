@@ -55,7 +55,13 @@ class ElementCheck:
 
 
 class ArrayChecks:
-    """Those of one evaluation of a jaxpr; what they find is told when it closes."""
+    """Those of one evaluation of a jaxpr; what they find is told when it closes.
+
+    >>> from fnx.experimental.array_checks import ArrayChecks
+    >>> from fnx.experimental.check_state import Checks
+    >>> ArrayChecks(Checks()).checks
+    []
+    """
 
     def __init__(self, all_checks: Checks) -> None:
         self.all_checks = all_checks

@@ -190,7 +190,7 @@ def test_what_numpy_is_made_of_begins_without_it():
         text = file.read_text()
         below = first and first[0] in finder.but - {"numpy"}
         if below and ("fnx.numpy" in text or "from fnx import" in text):
-            found = imports(module, text, set(known), file.name == "__init__.py")
+            found = imports(module, text, frozenset(known), file.name == "__init__.py")
             if any(at_load and name.startswith("fnx.numpy") for name, at_load, _ in found):
                 late.add(module)
     also = [f"fnx.{name}" for name in finder.also]

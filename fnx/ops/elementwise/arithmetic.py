@@ -31,7 +31,7 @@ from fnx.ops.elementwise.convert import (  # noqa: F401  the rest of the family,
     ReducePrecision,
     convert,
 )
-from fnx.ops.elementwise.half_powers import HALF_POWERS, HalfPower, by_root
+from fnx.ops.elementwise.half_powers import HALF_POWERS, WHOLE_POWERS, HalfPower, by_root
 from fnx.ops.elementwise.native import implements, native
 from fnx.ops.elementwise.pointwise import (
     ANY,
@@ -177,7 +177,6 @@ def _pow_base(t: Any, out: Any, x: Any, y: Any) -> Any:
 
 
 _POW = native(np.power, 2)
-_WHOLE_POWERS = (1.0, 2.0, 3.0, -1.0)  # which are products
 
 
 @dataclass(frozen=True)
@@ -196,7 +195,7 @@ class Pow(Pointwise):
     def impl(self, x: np.ndarray, y: np.ndarray) -> Any:  # type: ignore[override]
         if not y.ndim and x.dtype.kind != "c":
             known = y.item()  # as in programs, whose exponents of rank 0 are known
-            if known in _WHOLE_POWERS:
+            if known in WHOLE_POWERS:
                 return reference_functions.integer_pow(x, int(known))
             if known in HALF_POWERS and x.dtype in HalfPower.accepts:
                 return HALF_POWERS[known].impl(x)
@@ -208,7 +207,7 @@ class Pow(Pointwise):
 
     def scalar_fn(self, x: str, y: str) -> Any:  # type: ignore[override]
         def fn(a: expr.Expr, b: expr.Expr) -> expr.Expr:
-            if b.op in ("const", "literal") and b.attr in _WHOLE_POWERS:
+            if b.op in ("const", "literal") and b.attr in WHOLE_POWERS:
                 return expr.apply("integer_pow", a, attr=int(b.attr))
             return by_root(a, b) or expr.apply("pow", a, expr.cast(b, x))
 

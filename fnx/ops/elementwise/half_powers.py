@@ -80,4 +80,5 @@ def _half_power(y: float) -> HalfPower:
     return prim
 
 
+WHOLE_POWERS = (1.0, 2.0, 3.0, -1.0)  # which are products
 HALF_POWERS = {y: _half_power(y) for y in _ROOTS}
