@@ -213,6 +213,10 @@ class _Code(_Plain, Code):
     def poll(self, s: kernel.Loop | kernel.While) -> None:
         """Nothing asks whether to stop."""
 
+    def shared(self, s: kernel.Loop, extent: str) -> str:
+        """One thread runs all iterations."""
+        return f"range({bare(extent)})"
+
     def tell(self, s: kernel.Loop | kernel.While, state: int, done: str, total: str) -> None:
         """Nobody looks how far it is."""
 

@@ -151,7 +151,7 @@ import fnx
 from fnx.transforms import traced_program
 inside, end = threading.Event(), threading.Event()
 def wait():
-    with traced_program._without_collections():
+    with traced_program.without_collections():
         inside.set()
         end.wait()
 other = threading.Thread(target=wait, daemon=True)

@@ -50,7 +50,7 @@ CALLS = {
     "a transport": within(lambda: transport.use({"i": None})),
     "compile-time evaluation": within(fnx.ensure_compile_time_eval),
     "deep recursion": within(native_calls.deep_recursion),
-    "no collections": within(traced_program._without_collections),
+    "no collections": within(traced_program.without_collections),
     "an operation": lambda: X + X,
     "a replayed function": lambda: jnp.var(X),
     "a jaxpr": lambda: fnx.make_jaxpr(lambda x: x * 2.0)(1.0),

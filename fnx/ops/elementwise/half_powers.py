@@ -1,7 +1,6 @@
 """Powers of few halves by a square root: for compiled programs, and for eager ones their bits."""
 
 from collections.abc import Callable
-from dataclasses import field
 
 import numpy as np
 
@@ -65,20 +64,23 @@ class HalfPower(Pointwise):
     """x ** y for a y that `by_root` knows: what `pow` evaluates where its exponent is such a number."""
 
     y: float
-    impl: Callable = field(repr=False, compare=False)  # type: ignore[assignment]
     name = "half_power"
     cost = ROOT
     accepts = _DTYPES
+
+    def impl(self, x: np.ndarray) -> np.ndarray:  # type: ignore[override]
+        return _KERNELS[self.y](x)
 
     def scalar_fn(self, x: str) -> Callable:  # type: ignore[override]
         return lambda a: by_root(a, expr.const(self.y, x))
 
 
-def _half_power(y: float) -> HalfPower:
-    prim = HalfPower(y, native(lambda x: np.power(x, x.dtype.type(y))))
-    implements(prim.impl, prim)
-    return prim
+def _kernel(prim: HalfPower) -> Callable:
+    kernel = native(lambda x: np.power(x, x.dtype.type(prim.y)))
+    implements(kernel, prim)
+    return kernel
 
 
 WHOLE_POWERS = (1.0, 2.0, 3.0, -1.0)  # which are products
-HALF_POWERS = {y: _half_power(y) for y in _ROOTS}
+HALF_POWERS = {y: HalfPower(y) for y in _ROOTS}
+_KERNELS = {y: _kernel(prim) for y, prim in HALF_POWERS.items()}

@@ -4,7 +4,6 @@ They draw from the same keys in the same order as JAX's, so that samples are equ
 """
 
 from collections.abc import Callable
-from dataclasses import field
 from math import prod
 
 import ml_dtypes
@@ -152,7 +151,6 @@ class GammaOfKeys(Pointwise):
     """Gamma(alpha) numbers, or their logarithms: operands are alpha and the two words of a key each."""
 
     log_space: bool
-    impl: Callable = field(repr=False, compare=False)  # type: ignore[assignment]
     name = "random_gamma_of_keys"
     cost = LIBRARY
     accepts = FLOAT
@@ -163,22 +161,26 @@ class GammaOfKeys(Pointwise):
         shape = common_shape(self.name, (alpha, *words))
         return super().abstract(alpha.update(shape=shape))
 
+    def impl(self, alpha: Numbers, *words: Numbers) -> Numbers:  # type: ignore[override]
+        return _GAMMAS[self.log_space](alpha, *words)
+
     def lower(self, alpha: Operand, *words: Operand) -> Recipe:  # type: ignore[override]
         return rejection.search_by_element(rejection.gamma(self.log_space), words, alpha)
 
 
-def _of_keys(log_space: bool) -> GammaOfKeys:
+def _kernel(prim: GammaOfKeys) -> Callable:
     def reference(alpha: Numbers, *words: Numbers) -> Numbers:
         keys, flat = np.stack(words, axis=-1).reshape(-1, 2), alpha.reshape(-1)
-        return gamma_samples(keys, flat, log_space).reshape(alpha.shape)
+        return gamma_samples(keys, flat, prim.log_space).reshape(alpha.shape)
 
-    prim = GammaOfKeys(log_space, native(reference, beside=(_U32, _U32)))
-    implements(prim.impl, prim)
-    return prim
+    kernel = native(reference, beside=(_U32, _U32))
+    implements(kernel, prim)
+    return kernel
 
 
 _U32 = np.dtype(np.uint32)
-GAMMA_OF_KEYS = {log_space: _of_keys(log_space) for log_space in (False, True)}
+GAMMA_OF_KEYS = {log_space: GammaOfKeys(log_space) for log_space in (False, True)}
+_GAMMAS = {log_space: _kernel(prim) for log_space, prim in GAMMA_OF_KEYS.items()}
 
 
 @dataclass(frozen=True)
