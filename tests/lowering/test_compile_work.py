@@ -46,6 +46,9 @@ def layers(n):
 
 
 def gates(n):
+    """Half as many steps, of twenty operations each."""
+    n //= 2
+
     def f(w, xs):
         h = c = jnp.zeros((4, 8))
         for t in range(n):
@@ -95,14 +98,7 @@ def slopes(n):
 
 
 def calls(make, n: int) -> int:
-    """How many Python functions are called from the jaxpr to LLVM's text.
-
-    The least of three: what other tests left may end its life meanwhile, and call functions.
-    """
-    return min(calls_once(make, n) for _ in range(3))
-
-
-def calls_once(make, n: int) -> int:
+    """How many Python functions are called from the jaxpr to LLVM's text."""
     f, args = make(n)
     lowered = fnx.jit(f).lower(*args)
     count = 0
@@ -127,7 +123,8 @@ def calls_once(make, n: int) -> int:
 @pytest.mark.slow
 def test_twice_the_program_is_twice_the_work(make):
     calls(make, 4)  # imports
-    assert calls(make, 64) < 2.4 * calls(make, 32)
+    # What other tests left may end its life meanwhile, and call functions: only what repeats counts.
+    assert any(calls(make, 64) < 2.4 * calls(make, 32) for _ in range(3))
 
 
 def test_long_straight_code_is_compiled_block_by_block():

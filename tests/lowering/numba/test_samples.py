@@ -1,5 +1,10 @@
-"""Every primitive's sample on the Numba backend, several in one program, beside their own `impl`."""
+"""Samples of every primitive on the Numba backend, several in one program, beside their own `impl`.
 
+One of each primitive and its operands' dtypes, by which Numba types a text; FNX_FUZZ=1 takes all. What all
+print is run as plain Python elsewhere (tests/lowering/standalone/test_host_functions.py).
+"""
+
+import os
 import re
 
 import numpy as np
@@ -15,11 +20,13 @@ from fnx.lowering.numba import backend
 
 TOGETHER = 8  # samples of a program: Numba takes longer for more statements, and for more programs
 # Small dtypes take Numba a second each, and have tests of their own for each backend.
-SAMPLES = [
+_NATIVE = [
     s
     for s in all_samples()
     if s.native and not dtypes.COMPUTED.keys() & {*re.findall(r"\w+", s.id)}
 ]
+_TYPES = {(s.prim.name, *[np.asarray(a).dtype for a in s.args]): s for s in reversed(_NATIVE)}
+SAMPLES = _NATIVE if os.environ.get("FNX_FUZZ") else list(_TYPES.values())[::-1]
 GROUPS = [SAMPLES[k : k + TOGETHER] for k in range(0, len(SAMPLES), TOGETHER)]
 
 
