@@ -2,17 +2,15 @@
 
 What remains when a loop is done eight elements at a time is done one by one: of 23 elements the last
 7 take longer than the others. A loop that only stores, and reads nothing that it stores, may as well
-compute a few elements twice; so may one that reads other elements of an array than it stores. One that
-adds to what is there keeps, of the last vector, the elements that the one before has changed. There is
-less to compile then, too: no loop for the rest.
+compute a few elements twice; so may one that reads other elements of an array than it stores. There
+is less to compile then, too: no loop for the rest.
 
 Source: epilogues of vectorised loops (LLVM); overlapping tiles, as libraries' memcpy has them.
 Input: a vectorized loop.
 Output: the loop over whole vectors, and its last vector again at the end.
-Legal when: computing an element twice stores the same number twice, or what it reads of what it stores is
-its own place, which it then changes once.
+Legal when: computing an element twice stores the same number twice.
 Pays when: the loop has at least one whole vector.
-Costs: up to a vector of elements computed twice; a comparison, where places are changed.
+Costs: up to a vector of elements computed twice.
 """
 
 from collections.abc import Mapping
@@ -24,8 +22,8 @@ from fnx.core.scalar import Expr
 from fnx.lowering.cpu.processor import thresholds
 from fnx.lowering.cpu.processor.features import iteration_bytes
 from fnx.lowering.ir import dependence, traversal
-from fnx.lowering.ir.expressions import buffers_read, depends_on, depth, nodes, replacing
-from fnx.lowering.ir.kernel import Buffer, Let, Loop, LoopKind, Stmt, Store
+from fnx.lowering.ir.expressions import buffers_read, depth, nodes, replacing
+from fnx.lowering.ir.kernel import Let, Loop, LoopKind, Store
 from fnx.lowering.ir.number_formats import itemsize
 
 from . import vector_abi
@@ -53,12 +51,12 @@ def whole(loop: Loop, halves: Mapping[Expr, int], rows: bool) -> Loop:
     stores = [s for s in loop.body if isinstance(s, Store)]
     exprs = [e for s in loop.body for e in traversal.expressions(s)]
     written, read = {s.buffer for s in stores}, buffers_read(exprs)
-    changed: set[Buffer] | None = set()
     if written & read:
-        if not rows or loop.extent.attr > thresholds.IN_PLACE_ROW:
-            return loop
-        changed = _changed(stores, exprs, halves)
-        if changed is None:
+        if (
+            not rows
+            or loop.extent.attr > thresholds.IN_PLACE_ROW
+            or not _reads_elsewhere(stores, exprs, halves)
+        ):
             return loop
     lanes, longest = _lanes(exprs, loop.extent.attr)
     if not lanes or loop.extent.attr > longest:
@@ -73,43 +71,17 @@ def whole(loop: Loop, halves: Mapping[Expr, int], rows: bool) -> Loop:
     vectors = scalar.node("add", "int64", (before, scalar.size(1)))
     start = scalar.apply("min", scalar.mul(number, width), last)
     new = replacing({loop.index: scalar.add(start, lane)})
-    since = scalar.compare("ge", lane, scalar.sub(scalar.mul(number, width), start))
     body = [traversal.rewritten(s, new) for s in loop.body]
-    body = _once(body, changed, since) if changed else body
     inner = Loop(lane, width, body, kind=LoopKind.VECTORIZED, rolled=True)
     return Overlapped(number, vectors, [inner], kind=LoopKind.of(parallel=loop.kind.parallel))
 
 
-def _changed(
-    stores: list[Store], exprs: list[Expr], halves: Mapping[Expr, int]
-) -> set[Buffer] | None:
-    """The buffers of which an iteration reads what it writes; None if another one may, too."""
+def _reads_elsewhere(stores: list[Store], exprs: list[Expr], halves: Mapping[Expr, int]) -> bool:
+    """Whether no iteration reads what it writes; in a vector loop no other iteration does."""
     known: dict = {}
-    found = set()
     loads = [e for e in nodes(exprs) if e.op == "load"]
-    for s in stores:
-        for p in [e.args[0] for e in loads if e.attr is s.buffer]:
-            if dependence.terms(p) == dependence.terms(s.index):
-                found.add(s.buffer)
-            elif not dependence.differ(p, s.index, halves, known):
-                return None
-    return found
-
-
-def _once(body: list[Stmt], changed: set[Buffer], first: Expr) -> list[Stmt]:
-    """Statements whose stores of what depends on changed places leave those be that are not met `first`."""
-    made: list[Stmt] = []
-    after: list[Expr] = []  # variables of such values
-    for s in body:
-        values = traversal.expressions(s)
-        late = [not changed.isdisjoint(buffers_read([e])) or depends_on([e], after) for e in values]
-        if isinstance(s, Let):
-            after += [v for v, is_late in zip(s.variables, late, strict=True) if is_late]
-        elif isinstance(s, Store) and (any(late) or s.buffer in changed):
-            old = scalar.load(s.buffer, s.index, s.value.dtype)
-            s = Store(s.buffer, s.index, scalar.select(first, s.value, old))
-        made.append(s)
-    return made
+    pairs = [(s.index, e.args[0]) for s in stores for e in loads if s.buffer is e.attr]
+    return all([dependence.differ(*pair, halves, known) for pair in pairs])
 
 
 def _is_known(extent: Expr) -> bool:
