@@ -2,6 +2,7 @@
 
     python benchmarks/gpu_figures.py                    # all; a line as soon as it is known
     python benchmarks/gpu_figures.py bandwidth matmul   # some
+    python benchmarks/gpu_figures.py --jax              # beside JAX, on the same GPU, in turns
     python benchmarks/gpu_figures.py --compile sm_90    # what is compiled for them, where there is no GPU
 
 Each name is a process of its own, so that a device that is lost costs one of them. Results are compared
@@ -10,6 +11,7 @@ are those of a rehearsal, and times mean nothing.
 """
 
 import argparse
+import importlib
 import json
 import os
 import subprocess
@@ -22,9 +24,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from programs import PROGRAMS
 
-import fnx
-import fnx.numpy as jnp
-from fnx import lax
+# The library whose programs are measured: every function below is written in the names of both.
+IS_JAX = "--rival" in sys.argv
+fnx = importlib.import_module("jax" if IS_JAX else "fnx")
+jnp = importlib.import_module(f"{fnx.__name__}.numpy")
+lax = importlib.import_module(f"{fnx.__name__}.lax")
+if IS_JAX:
+    fnx.config.update("jax_enable_x64", True)
+jitted = fnx.jit if IS_JAX else partial(fnx.jit, backend="cuda")
 
 SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
 
@@ -59,6 +66,7 @@ def bandwidth() -> Iterator[Case]:
     """Bytes a second of fused elementwise operations and of reductions over a gigabyte."""
     n = sized(1 << 27, 64)
     rows = sized(1 << 13, 8)
+    copied = 0.0 if SIMULATED or IS_JAX else bytes_copied(8 * n)
     kinds = {
         "x * y + 2 x": (lambda x, y: x * y + 2 * x, 24 * n, (n,)),
         "exp of a product": (lambda x, y: jnp.exp(-x * x) * y, 24 * n, (n,)),
@@ -71,20 +79,32 @@ def bandwidth() -> Iterator[Case]:
             name,
             f,
             lambda shape=shape: (_wave(*shape), _wave(*shape, phase=1.0)),
-            lambda s, b=nbytes: {"GB/s": b / s / 1e9, "share of the peak": b / s / peak()},
-            "0.85 of the peak, elementwise; 0.8, reductions",
+            lambda s, b=nbytes: {
+                "GB/s": b / s / 1e9,
+                "share of a copy": b / s / (copied or np.nan),
+            },
+            "0.85 of a device copy",
             (np.linspace(-1, 1, 60).reshape(6, 10)[: 6 if len(shape) > 1 else 1].squeeze(),) * 2,
         )
 
 
-def peak() -> float:
-    """Bytes a second that the memory of the device gives at most, by its clock and its width."""
-    from cuda.bindings import driver
+def bytes_copied(nbytes: int) -> float:
+    """Bytes a second, read and written, of a copy from one array of the device to another."""
+    from fnx.lowering.cuda.backend import driver
 
-    kind = driver.CUdevice_attribute
-    ask = lambda what: int(driver.cuDeviceGetAttribute(what, 0)[1])
-    clock = ask(kind.CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)  # kHz, of two words
-    return 2e3 * clock * ask(kind.CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH) / 8
+    here = driver()
+    source, target = (here.allocate(nbytes) for _ in range(2))
+
+    def copied() -> float:
+        start = time.perf_counter()
+        for _ in range(4):
+            here.copy(target, 0, source, 0, nbytes)
+        here.synchronize()
+        return time.perf_counter() - start
+
+    seconds = float(np.median([copied() for _ in range(9)][2:])) / 4
+    print(f"device copy of {nbytes} bytes: {2 * nbytes / seconds / 1e9:.4g} GB/s", file=sys.stderr)
+    return 2 * nbytes / seconds
 
 
 def _stencil(u: Any) -> Any:
@@ -244,7 +264,7 @@ GROUPS = {f.__name__: f for f in (calls, rounds, bandwidth, matmul, arrays, lane
 
 def _compare(case: Case) -> None:
     """The CPU's results, at the small arguments."""
-    if case.small is None:
+    if case.small is None or IS_JAX:
         return
     pairs = [
         fnx.tree.leaves(fnx.jit(case.function, backend=b)(*case.small)) for b in ("cuda", "cpu")
@@ -273,8 +293,8 @@ def measured(case: Case) -> dict:
     row: dict = {"figure": case.name}
     try:
         _compare(case)
-        given = fnx.block_until_ready(fnx.jit(case.inputs, backend="cuda")())
-        f = fnx.jit(case.function, backend="cuda")
+        given = fnx.block_until_ready(jitted(case.inputs)())
+        f = jitted(case.function)
         start = time.perf_counter()
         fnx.block_until_ready(f(*given))
         row["first call, s"] = time.perf_counter() - start
@@ -303,17 +323,42 @@ def said(row: dict) -> str:
     return ", ".join(parts).removeprefix("figure ")
 
 
+def beside(group: str) -> bool:
+    """A line for each figure of a group: fnx's, and ratios of its times to JAX's."""
+    settings = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    rows: list[dict[str, dict]] = []
+    for whose in ("--here", "--rival"):
+        command = [sys.executable, "-u", __file__, group, "--json", whose]
+        done = subprocess.run(command, env=settings, stdout=subprocess.PIPE, text=True)
+        found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        rows.append({row["figure"]: row for row in found})
+    own, theirs = rows
+    for name, row in own.items():
+        other = theirs.get(name, {"error": "it did not get there"})
+        for what in ("seconds", "first call, s"):
+            if what in row and what in other:
+                row[f"{what.split(',')[0]} to JAX's"] = row[what] / other[what]
+        if "error" in other:
+            row["of JAX"] = other["error"]
+        print(said(row), flush=True)
+    return not own or any("error" in row for row in own.values())
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("groups", nargs="*", default=[], help=", ".join(GROUPS))
     parser.add_argument("--compile", metavar="DEVICE", help="only compile, for sm_90, say")
     parser.add_argument("--json", action="store_true", help="lines of JSON")
     parser.add_argument("--here", action="store_true", help="in this process")
+    parser.add_argument("--rival", action="store_true", help="JAX's figures, in this process")
+    parser.add_argument("--jax", action="store_true", help="beside JAX's, with ratios to them")
     options = parser.parse_args()
     names = options.groups or [*GROUPS]
     if unknown := [n for n in names if n not in GROUPS]:
         parser.error(f"there is no {unknown[0]}; expected some of {', '.join(GROUPS)}")
-    if not (options.here or options.compile):
+    if options.jax:
+        return int(any([beside(n) for n in names]))
+    if not (options.here or options.rival or options.compile):
         more = ["--here", *(["--json"] if options.json else [])]
         codes = [subprocess.call([sys.executable, "-u", __file__, n, *more]) for n in names]
         return int(any(codes))
