@@ -141,9 +141,7 @@ class _Run:
         self.is_worth_a_graph = 3 <= count <= self.limits.graph
         self.started: set[plan.Step] = set()  # loops of which a round has run
 
-    def __call__(
-        self, addresses: list[int], work: Memory | None, arrays: Sequence[Memory]
-    ) -> None:
+    def __call__(self, addresses: list[int], work: Memory | None, arrays: Sequence[Memory]) -> None:
         self.work = work
         self.places = dict(zip(self.arrays, [(m, 0) for m in arrays], strict=True))
         if addresses != self.addresses:

@@ -1,8 +1,9 @@
 """The driver of a GPU: cuda.core's calls, on one stream.
 
-Memory is the stream's pool's, which it goes back to by way of lists of blocks of a size. Kernels are cubins for the compute capability of the device
-(`device_code.py`), arguments are pointers. What the GPU reports arrives with a later call: the error
-then names the programs that it had been asked for since it was last known to be well.
+Memory is the stream's pool's, which it goes back to by way of lists of blocks of a size. Kernels are
+cubins for the compute capability of the device (`device_code.py`), arguments are pointers. What the GPU
+reports arrives with a later call: the error then names the programs that it had been asked for since it
+was last known to be well.
 """
 
 import gc

@@ -129,7 +129,7 @@ def test_calls_whose_arrays_lie_as_before_are_one_graph(gpu):
     launches = len(gpu.made("launch"))
     assert launches > 3
     y = f(x)
-    for k in range(6):
+    for _ in range(6):
         y = f(x)  # in turns in two places
         for a, b in zip(y, (X.sum(0), X.sum(1), X.max() + np.cumsum(X, 1)), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-12)
