@@ -56,7 +56,7 @@ def test_a_thread_shares_out_no_loops(name):
     for sample in all_samples():
         if sample.prim.name == name:
             arrays = [ConcreteArray(np.asarray(a)) for a in sample.args]
-            kernels = Stored(trace_closed(sample.prim.apply, [a.aval for a in arrays]))
+            kernels = Stored(trace_closed(sample.prim.apply, [a.aval for a in arrays]), LIMITS)
             found = [x for k in kernels.plan.kernels() for x in traversal.statements(k.body)]
             assert any(sharing.can_be_shared(x) for x in found if isinstance(x, Loop))
             assert all(" in shared(" not in p.source for p in kernels.printed.values())
