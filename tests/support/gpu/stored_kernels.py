@@ -14,10 +14,13 @@ from fnx.lowering.ir import traversal
 from fnx.lowering.ir.kernel import Loop, While
 
 
+_FEW = replace(LIMITS, parallel=2)
+
+
 class Stored:
     """Threads are dealt out from two elements on, unless other limits are given."""
 
-    def __init__(self, jaxpr: Any, limits: Limits = replace(LIMITS, parallel=2)) -> None:
+    def __init__(self, jaxpr: Any, limits: Limits = _FEW) -> None:
         class Target(CudaTarget):
             def is_small(self, shape: tuple[int, ...]) -> bool:
                 return shape == ()
