@@ -13,7 +13,6 @@ from fnx.lowering.cuda.target import CudaTarget
 from fnx.lowering.ir import traversal
 from fnx.lowering.ir.kernel import Loop, While
 
-
 _FEW = replace(LIMITS, parallel=2)
 
 
