@@ -13,7 +13,7 @@ from fnx.lowering.ir.number_formats import KIND
 from fnx.lowering.numba.expression_printer import FORMULAS, Module, bare, stem_of
 from fnx.lowering.numba.program_printer import Code, uses
 
-from . import combining
+from . import combining, rows
 from . import scalar as forms
 from .plan import Axes, Halo, Kernel
 from .thresholds import Limits
@@ -86,7 +86,8 @@ class KernelCode(Code):
             self.private.add(b)
             where = "local" if b.space == "private" else "shared"
             kind = "numba.uint8" if b.dtype == "bool" else TYPES[b.dtype]
-            self.arrays.append(f"    {name} = cuda.{where}.array({max(b.size, 1)}, {kind})")
+            size = rows.touched(b, self.k.statements()) if b.space == "private" else b.size
+            self.arrays.append(f"    {name} = cuda.{where}.array({max(size, 1)}, {kind})")
         return name
 
     def named(self, e):  # type: ignore[no-untyped-def]

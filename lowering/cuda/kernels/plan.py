@@ -161,6 +161,7 @@ class Scheduling(Protocol):
 
     limits: Limits
     halves: dict[Expr, int]
+    temporaries: list[Buffer]
 
     def launch(
         self,
