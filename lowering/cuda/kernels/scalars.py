@@ -1,13 +1,21 @@
-"""What one thread does, as the end of the kernel before: a launch takes longer than a few operations.
+"""What one thread does, at the end of the kernel before, or by all threads of those after it.
 
-Legal when: that kernel is one block, whose threads then all know what it has left, and one of them stores.
+A launch takes longer than a few operations on scalars.
+Source: kernel fusion of producers that are computed again (Filipovic et al. 2015).
+Legal when: the kernel before is one block, whose threads all know what it has left, and one of them stores;
+or it stores nothing itself, and no kernel in between writes to what it reads.
 """
 
+from collections.abc import Collection
+
 from fnx.lowering.ir import traversal
-from fnx.lowering.ir.kernel import Eval, Let, Store
+from fnx.lowering.ir.expressions import buffers_read
+from fnx.lowering.ir.kernel import Buffer, Eval, Let, Store
+from fnx.lowering.ir.number_formats import itemsize
 
 from . import plan
 from .plan import Kernel, Step
+from .thresholds import Limits
 
 
 def merged(steps: list[Step]) -> list[Step]:
@@ -40,3 +48,39 @@ def without_idle(steps: list[Step]) -> list[Step]:
         if not isinstance(s, Kernel) or s.stored or any(map(traversal.all_writes, s.body)):
             found.append(s)
     return found
+
+
+def replicated(steps: list[Step], slots: Collection[Buffer], limits: Limits) -> None:
+    """Let kernels compute what single threads before them only compute, and store nowhere."""
+    for n, s in enumerate(steps):
+        for block in plan.blocks(s):
+            replicated(block, slots, limits)
+        if not isinstance(s, Kernel) or s.shape != "single" or not _is_pure(s, limits):
+            continue
+        made = {v for x in s.body for v in traversal.defined(x)}
+        reads = buffers_read(e for x in s.body for e in traversal.expressions(x))
+        for k in steps[n + 1 :]:
+            if not isinstance(k, Kernel) or k.guards != s.guards:
+                break
+            writes = [b for x in k.statements() for b in traversal.all_writes(x)]
+            if any(b in slots or _meet(b, r) for b in writes for r in reads):
+                break
+            if k.shape != "single" and made & {
+                *traversal.nodes(k.statements()),
+                *(n for _, n in k.axes),
+            }:
+                k.first += s.body
+
+
+def _is_pure(k: Kernel, limits: Limits) -> bool:
+    return all(type(s) in (Let, Eval) for s in k.body) and traversal.work(k.body) <= limits.again
+
+
+def _meet(a: Buffer, b: Buffer) -> bool:
+    """Whether two buffers share memory: those of the workspace may, one after another."""
+    if a.space != "global" or b.space != "global":
+        return a is b
+    (first, low), (second, _) = sorted(
+        (x.place, x.place + x.size * itemsize(x.dtype)) for x in (a, b)
+    )
+    return second < low or first == second

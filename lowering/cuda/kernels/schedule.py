@@ -41,6 +41,7 @@ def plan(program: Program, limits: Limits = LIMITS) -> Plan:
     scheduler.statements(program.body)
     scheduler.flush()
     steps = scalars.merged(scheduler.steps)
+    scalars.replicated(steps, scheduler.slots.buffers.values(), limits)
     slots = scheduler.slots.place(steps, program.workspace)
     workspace = scheduler.slots.end
     for buffer in scheduler.temporaries:
@@ -87,7 +88,7 @@ def _free(k: Kernel) -> dict[Expr, None]:
     """The variables that a kernel takes from those before it."""
     known = {i for i, _ in k.axes} | (k.staged.variables() if k.staged else set())
     known |= {e for f in k.further for e in (f.inside, *(i for i, _ in f.axes))}
-    for s in traversal.statements(k.body):
+    for s in traversal.statements(k.statements()):
         known.update(traversal.defined(s))
         if isinstance(s, (kernel.Loop, kernel.While)):
             known.update(s.carries)

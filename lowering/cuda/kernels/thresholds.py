@@ -33,6 +33,7 @@ class Limits:
         32  # bytes of loads of a thread that hide the time of one, with half of all threads
     )
     short: int = 100  # operations of an element up to which a thread works on several
+    again: int = 32  # operations on scalars that all threads do rather than one before them
     parallel: int = 64  # iterations from which on a loop is a kernel: two warps
     row: int = 256  # terms of a reduction from which on the threads of a block share it
     rows: int = 1 << 14  # results from which on each has a thread of its own
