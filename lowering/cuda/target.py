@@ -44,6 +44,7 @@ class CudaTarget(PortableTarget):
     passes = (columns.of_threads, loop_fusion.fuse)
     results_apart = True
     updates_in_blocks = False
+    chooses_pieces = True
 
     def math(self, name: str, dtype: str) -> bool:
         return name not in _HOST

@@ -1,11 +1,12 @@
 """Which loops become which kernels: an iteration a thread, or a result a block, or results in stages."""
 
+from math import prod
 from typing import Any
 
 from fnx.lowering.ir import kernel, traversal
 from fnx.lowering.ir.kernel import Loop, Stmt
 
-from . import independence, reductions, stencils, transposes, updates
+from . import independence, reductions, several, stencils, transposes, updates
 from .plan import Scheduling
 
 
@@ -42,7 +43,9 @@ def flat(scheduler: Scheduling, axes: Any, body: list[Stmt], name: str, note: st
     limits = scheduler.limits
     sizes = [traversal.extent(n) for _, n in axes]
     tile = len(sizes) > 1 and sizes[-1] >= limits.tile[0] and sizes[-2] >= limits.tile[1]
-    scheduler.launch("tile" if tile else "flat", axes, body, name, note)
+    count = prod(sizes) if all(n.op in ("size", "const") for _, n in axes) else 0
+    body, further = several.elements(limits, axes, body, count)
+    scheduler.launch("tile" if tile else "flat", axes, body, name, note, further=further)
     return True
 
 

@@ -47,6 +47,13 @@ class Staged(NamedTuple):
         return {self.lane, self.row, *(e for h in self.halos for e in h[:3])}
 
 
+class Further(NamedTuple):
+    """Another element that a thread works on at a time: its indices, and whether there is one."""
+
+    axes: Axes
+    inside: Expr
+
+
 @dataclass(eq=False)
 class Kernel(Step):
     """Statements that threads of a GPU run.
@@ -71,10 +78,12 @@ class Kernel(Step):
     stored: dict[Expr, tuple[Buffer, int]] = field(default_factory=dict)  # what others read of it
     guards: list[tuple[Buffer, int, bool]] = field(default_factory=list)
     staged: Staged | None = None
+    first: list[Stmt] = field(default_factory=list)  # what each thread computes before all else
+    further: list[Further] = field(default_factory=list)  # of "flat" and "tile"
 
     def statements(self) -> list[Stmt]:
         """All statements that its threads run."""
-        return [*(self.staged.stores if self.staged else ()), *self.body]
+        return [*self.first, *(self.staged.stores if self.staged else ()), *self.body]
 
 
 @dataclass(eq=False)
@@ -161,6 +170,7 @@ class Scheduling(Protocol):
 
     limits: Limits
     halves: dict[Expr, int]
+    temporaries: list[Buffer]
 
     def launch(
         self,

@@ -10,8 +10,9 @@ from fnx.lowering.ir import affine, traversal
 from fnx.lowering.ir.expressions import replacing
 from fnx.lowering.ir.kernel import Eval, Let, Loop, LoopKind, Stmt, Store
 
-from . import combining, independence
+from . import combining, independence, rows
 from .plan import Axes, Scheduling
+from .thresholds import Limits
 
 
 def whole(scheduler: Scheduling, s: Loop, name: str, note: str) -> bool:
@@ -28,23 +29,44 @@ def scheduled(scheduler: Scheduling, axes: Axes, body: list[Stmt], name: str, no
     loops = [x for x in body if isinstance(x, Loop)]
     if not loops or not all(isinstance(x, (Let, Eval, Store, Loop)) for x in body):
         return False
-    if any(b.space == "private" for b in traversal.buffers(body)):
-        return False
+    if rows.private(body):
+        return _of_own_arrays(scheduler, axes, body, name, note)
     if axes and count < limits.rows and _scan(scheduler, axes, body, name, note):
         return True
     if any(_shared_out(x, scheduler) is None for x in loops):
         return False
     terms = max(independence.extent(x) for x in loops)
     by_columns = bool(axes) and not any(_is_along(x.index, x) for x in loops)
-    if terms >= limits.split and count * limits.threads <= limits.blocks * limits.tile[0]:
-        if _split(scheduler, axes, body, by_columns, name, note):
-            return True
+    if _split(scheduler, axes, body, by_columns, name, note):
+        return True
     if terms < limits.row if not axes or count >= limits.parallel else terms < limits.parallel:
         return False
-    if by_columns and count >= limits.parallel or count >= limits.rows and terms < limits.split:
+    if by_columns and count >= limits.parallel:
         return False
     new = [_shared_out(x, scheduler) if isinstance(x, Loop) else x for x in body]
     scheduler.launch("block", axes, new, name, note)
+    return True
+
+
+def _of_own_arrays(
+    scheduler: Scheduling, axes: Axes, body: list[Stmt], name: str, note: str
+) -> bool:
+    """The same where iterations have arrays of their own: a block for each, with its arrays."""
+    if not all(type(s) in traversal.REWRITTEN for s in traversal.statements(body)):
+        return False
+    loops = [x for x in body if isinstance(x, Loop)]
+    if not all(x.extent.op in ("size", "const") for x in loops):
+        return False
+    terms = max(independence.extent(x) for x in loops)
+    if terms < scheduler.limits.row or not any(_is_along(x.index, x) for x in loops):
+        return False
+    known = len(scheduler.temporaries)
+    new = rows.of_blocks(scheduler, body, _linear(axes), _count(axes))
+    shared = [_shared_out(x, scheduler) if isinstance(x, Loop) else x for x in new]
+    if None in shared:
+        del scheduler.temporaries[known:]
+        return False
+    scheduler.launch("block", axes, shared, name, note)  # type: ignore[arg-type]
     return True
 
 
@@ -58,7 +80,7 @@ def _count(axes: Axes) -> int:
 def _is_along(index: Expr, loop: Loop) -> bool:
     """Whether something is read side by side along a loop."""
     return any(
-        e.op == "load" and affine.is_along(e.args[0], index)
+        e.op == "load" and e.attr.space != "private" and affine.is_along(e.args[0], index)
         for e in [*traversal.nodes(loop.body), *_nodes(loop.yields)]
     )
 
@@ -115,27 +137,28 @@ def _split(
     if found is None or not found[1].carries:
         return False
     before, s, after = found
-    n, limits = independence.extent(s), scheduler.limits
-    most = max(limits.parts if not by_columns else limits.rows // max(_count(axes), 1), 2)
-    length = max(-(-n // min(most, limits.parts)), 1 if by_columns else limits.threads)
-    count = -(-n // length)
+    n = independence.extent(s)
+    count, length = _parts(scheduler.limits, _count(axes), n, by_columns)
     if count < 2:
         return False
     part, within = scalar.counter("p", count), scalar.counter("j", length)
-    chunk = _chunk(s, part, within, count, length)
-    chunk.kind = LoopKind.SERIAL if by_columns else LoopKind.THREAD
+    if by_columns:
+        chunk = _every(s, part, within, count, length)
+    else:
+        chunk = _chunk(s, part, within, count, length)
+        chunk.kind = LoopKind.THREAD
     operations = combining.operations(s)
     assert operations is not None
     chunk.init = [
         combining.identity(o, c.dtype) for o, c in zip(operations, s.carries, strict=True)
     ]
-    rows = _count(axes)
+    results = _count(axes)
     row = _linear(axes)
-    buffers = [scheduler.temporary(c.dtype, rows * count) for c in s.carries]
+    buffers = [scheduler.temporary(c.dtype, results * count) for c in s.carries]
 
     def place(p: Expr) -> Expr:
         if by_columns:
-            return scalar.add(scalar.mul(p, scalar.size(rows)), row)
+            return scalar.add(scalar.mul(p, scalar.size(results)), row)
         return scalar.add(scalar.mul(row, scalar.size(count)), p)
 
     stores = [Store(b, place(part), c) for b, c in zip(buffers, chunk.carries, strict=True)]
@@ -149,15 +172,42 @@ def _split(
         combining.combined(o, c, t) for o, c, t in zip(operations, s.carries, terms, strict=True)
     ]
     again = Loop(j, scalar.size(count), [], s.carries, s.init, yields, reassociate=True)
+    rest: list[Stmt] = [*before, again, *after]
+    if by_columns and scheduled(scheduler, axes, rest, name, f"{note}, the parts"):
+        return True
     again.kind = LoopKind.SERIAL if by_columns else LoopKind.THREAD
-    scheduler.launch(shape, axes, [*before, again, *after], name, f"{note}, the parts")
+    scheduler.launch(shape, axes, rest, name, f"{note}, the parts")
     return True
+
+
+def _parts(limits: Limits, results: int, n: int, by_columns: bool) -> tuple[int, int]:
+    """Into how many parts a reduction of n terms is cut, and how long they are: all threads have one."""
+    if by_columns:
+        if n <= 16 * limits.strip:  # which are few rounds of loads
+            return 1, n
+        count = min(limits.blocks * limits.threads // results, n // limits.strip)
+        return count, -(-n // max(count, 1))
+    if n < limits.split or results * limits.threads > limits.blocks * limits.tile[0]:
+        return 1, n
+    length = max(-(-n // max(limits.blocks // results, 2)), limits.strip * limits.threads)
+    return -(-n // length), length
 
 
 def _linear(axes: Axes) -> Expr:
     """The number of an iteration among all those of axes."""
     sizes = tuple(int(n.attr) for _, n in axes)
     return scalar.linear_index(tuple(i for i, _ in axes), sizes)
+
+
+def _every(s: Loop, part: Expr, within: Expr, count: int, length: int) -> Loop:
+    """Each count-th iteration of a loop, from the part's number on: parts side by side read so, too."""
+    last = independence.extent(s) - (length - 1) * count  # parts that have one in the last round
+    extent = scalar.size(length)
+    if last < count:
+        has_last = scalar.compare("lt", part, scalar.size(last))
+        extent = scalar.select(has_last, extent, scalar.size(length - 1))
+    place = scalar.add(scalar.mul(within, scalar.size(count)), part)
+    return _of_part(s, within, extent, place)
 
 
 def _chunk(s: Loop, part: Expr, within: Expr, count: int, length: int) -> Loop:
@@ -170,6 +220,11 @@ def _chunk(s: Loop, part: Expr, within: Expr, count: int, length: int) -> Loop:
     place = scalar.add(start, within)
     if s.reverse:
         place = scalar.sub(scalar.size(n - 1), place)
+    return _of_part(s, within, extent, place)
+
+
+def _of_part(s: Loop, within: Expr, extent: Expr, place: Expr) -> Loop:
+    """A loop over the iterations at some places of another one, with carries of its own."""
     carries = [scalar.var(c.dtype, "a") for c in s.carries]
     anew = replacing({s.index: place, **dict(zip(s.carries, carries, strict=True))})
     body = [_renamed(x, anew) for x in s.body]

@@ -28,11 +28,18 @@ class Limits:
     reach: int = 8  # elements between neighbours that one tile has, at most
     neighbours: int = 5  # loads of an array in a plane from which on tiles of it are staged
     points: int = 1 << 18  # of a stencil from which on: eight tiles for each of 132 multiprocessors
+    elements: int = 4  # of a thread at a time, at most: more make long code
+    under_way: int = (
+        32  # bytes of loads of a thread that hide the time of one, with half of all threads
+    )
+    short: int = 100  # operations of an element up to which a thread works on several
+    again: int = 32  # operations on scalars that all threads do rather than one before them
     parallel: int = 64  # iterations from which on a loop is a kernel: two warps
     row: int = 256  # terms of a reduction from which on the threads of a block share it
     rows: int = 1 << 14  # results from which on each has a thread of its own
     split: int = 1 << 13  # terms from which on a reduction with few results is made in two stages
-    parts: int = 512  # of such a reduction, at most: the second stage is one block's
+    strip: int = 8  # terms of a thread in the first stage, at least: as many loads are under way
+    parts: int = 512  # of ordered updates that are made in copies, at most
     copies: int = 64  # parts from which on ordered updates are made in copies: else they are sorted
     scan: int = 1 << 10  # iterations from which on a cumulative reduction is made in passes
     scan_part: int = 32  # iterations of a thread in such a pass, at least
@@ -47,6 +54,6 @@ class Limits:
 LIMITS = Limits()
 # For the simulator: sizes at which small arrays take every way, blocks of a few threads.
 SIMULATED = Limits(
-    threads=8, blocks=3, tile=(4, 2), parallel=2, row=6, rows=40, split=20, parts=4, copies=2, ahead=8,
-    scan=8, scan_part=3, points=1,
+    threads=8, blocks=3, tile=(4, 2), parallel=2, row=6, rows=40, split=20, strip=2, parts=4, copies=2,
+    ahead=8, scan=8, scan_part=3, points=1,
 )  # fmt: skip
