@@ -5,7 +5,7 @@ from typing import Any
 from fnx.lowering.ir import kernel, traversal
 from fnx.lowering.ir.kernel import Loop, Stmt
 
-from . import independence, reductions, stencils, transposes, updates
+from . import independence, reductions, scans, stencils, transposes, updates
 from .plan import Scheduling
 
 
@@ -14,6 +14,8 @@ def scheduled(scheduler: Scheduling, s: Loop, name: str, note: str) -> bool:
     if independence.calls([s]):
         return False
     if s.carries:
+        if scans.scheduled(scheduler, [], [s], name, note):
+            return True
         return reductions.whole(scheduler, s, name, note)
     if s.extent.op not in ("size", "const"):
         return _of_unknown_length(scheduler, s, name, note)
@@ -27,8 +29,9 @@ def scheduled(scheduler: Scheduling, s: Loop, name: str, note: str) -> bool:
     for x in reversed([x for x in loops if x not in found]):
         rest = [Loop(x.index, x.extent, rest, reverse=x.reverse)]
     axes = [(x.index, x.extent) for x in found]
-    if reductions.scheduled(scheduler, axes, rest, name, note):
-        return True
+    for several in (scans, reductions):
+        if several.scheduled(scheduler, axes, rest, name, note):
+            return True
     if independence.count(found) < scheduler.limits.parallel:
         return False
     return flat(scheduler, axes, rest, name, note)
