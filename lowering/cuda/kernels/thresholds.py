@@ -39,6 +39,8 @@ class Limits:
     scan_rows: int = 512  # from which on each is one block's: four for each of 132 processors
     scan_part: int = 32  # elements of a thread's part of a column in it, at least
     scan_parts: int = 8  # of a column from which on they are scanned apart: that reads it twice
+    per_place: int = 4  # updates of a place by a block from which on it has a copy of all places
+    together: int = 4  # updates of a thread that are loaded before the first of them is made
     product: int = 1 << 15  # multiplications from which on a product of matrices is cuBLAS's
     sorted: int = 32  # elements of a row from which on threads merge runs: one sorts fewer
     graph: int = 1 << 10  # launches of a graph, at most: a launch in it takes a microsecond less
@@ -52,4 +54,5 @@ LIMITS = Limits()
 SIMULATED = Limits(
     threads=8, blocks=3, tile=(4, 2), parallel=2, row=6, rows=40, split=20, parts=4, copies=2, ahead=8,
     scan=5, scan_items=3, scan_rows=9, scan_part=3, scan_parts=3, points=1,
+    together=2, per_place=1,
 )  # fmt: skip
