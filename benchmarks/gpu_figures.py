@@ -31,6 +31,7 @@ jnp = importlib.import_module(f"{fnx.__name__}.numpy")
 lax = importlib.import_module(f"{fnx.__name__}.lax")
 if IS_JAX:
     fnx.config.update("jax_enable_x64", True)
+    fnx.config.update("jax_default_matmul_precision", "highest")  # float32's, as fnx has it
 jitted = fnx.jit if IS_JAX else partial(fnx.jit, backend="cuda")
 
 SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"

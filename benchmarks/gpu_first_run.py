@@ -8,6 +8,7 @@ Numba's simulator, on few checks: all but what needs a GPU.
 """
 
 import argparse
+import importlib.util
 import json
 import os
 import shutil
@@ -39,13 +40,15 @@ class Stage(NamedTuple):
 
 # Groups of figures with limits in seconds, one after another: each alone on the GPU.
 FIGURES = {
-    "calls": 20, "rounds": 20, "bandwidth": 40, "matmul": 20, "arrays": 80, "lanes": 40, "lorenz": 80,
+    "calls": 20, "rounds": 20, "bandwidth": 30, "matmul": 20, "arrays": 80, "lanes": 40, "lorenz": 80,
 }  # fmt: skip
 
 
 def figures(rehearse: bool) -> list[Stage]:
-    """What fnx's programs take on the GPU (`gpu_figures.py`); one group in a rehearsal."""
-    command = [*PYTHON, str(ROOT / "benchmarks" / "gpu_figures.py"), "--here"]
+    """What fnx's programs take on the GPU (`gpu_figures.py`), beside JAX's if it is there."""
+    beside = importlib.util.find_spec("jax") is not None and not rehearse
+    how = "--jax" if beside else "--here"
+    command = [*PYTHON, str(ROOT / "benchmarks" / "gpu_figures.py"), how]
     chosen = ["calls"] if rehearse else [*FIGURES]
     return [Stage(f"figures {n}", FIGURES[n], [[*command, n]]) for n in chosen]
 
@@ -235,6 +238,7 @@ def environment(rehearse: bool, out: Path) -> dict[str, str]:
     path = os.pathsep.join([str(ROOT), *map(str, SUPPORT), os.environ.get("PYTHONPATH", "")])
     found = {**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore"}
     found["FNX_CACHE_DIR"] = str(out / "cache")
+    found["PYTHONFAULTHANDLER"] = "1"
     return found | ({"NUMBA_ENABLE_CUDASIM": "1"} if rehearse else {})
 
 

@@ -6,6 +6,7 @@ its own, and takes them as they are; everybody else reads them as NumPy arrays a
 """
 
 from collections.abc import Callable
+from math import prod
 from typing import Any, NoReturn
 
 import numpy as np
@@ -28,7 +29,7 @@ class Buffer(np.lib.mixins.NDArrayOperatorsMixin):
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype):
         Buffer.exist = True
         self.shape, self.dtype = shape, dtype
-        self.ndim, self.size = len(shape), int(np.prod(shape, dtype=np.int64))
+        self.ndim, self.size = len(shape), prod(shape)
         self.nbytes = self.size * dtype.itemsize
         self._host: np.ndarray | None = None
 

@@ -164,6 +164,7 @@ class Program:
         "lies",
         "name",
         "run",
+        "runs",
         "seconds",
         "structure",
         "take",
@@ -195,6 +196,7 @@ class Program:
         self.build = self.empty.building(build) if self.empty.outs else build
         # Native: a list of leaves -> a list of arrays, or NotImplemented for leaves that do not fit.
         self.run: Any = None
+        self.runs: dict[str, Callable] = {}  # the same by backend
         self.seconds: dict[str, float] = {}
         self.warned = False  # of donations
         self.lies: tuple = ()  # how arguments lie on devices, if any is on several
@@ -208,7 +210,21 @@ class Program:
         if self.backend.name is not None:
             return self
         made = compiled(self.jaxpr, backend_of(name), self.donated)
-        return lambda leaves: made([*self.consts, *leaves])
+        run = _runner(made, self.consts)
+
+        def call(leaves: Sequence[Array]) -> list[Array]:
+            outs = made([*self.consts, *leaves])
+            if not config.overridden.get():
+                self._runs_by(name, run)
+            return outs
+
+        return call
+
+    def _runs_by(self, name: str, run: Callable | None) -> None:
+        """Remember what runs the program on a backend: arrays may lie here and there by turns."""
+        if run is not None:
+            self.runs[name] = run
+        self.run = _first_of([*self.runs.values()])
 
     def _warn_of_useless_donations(self) -> None:
         """UserWarning, once, for donated arguments that no result can replace."""
@@ -236,14 +252,34 @@ class Program:
             native = self.compiled()
             outs = native(args)
             if not config.overridden.get():
-                self.run = _runner(getattr(native, "fast", None), self.consts)
-                if placement.used and self.run is not None:
-                    self.run = placement.checked(self.run, self.lies)
+                run = _runner(native, self.consts)
+                if placement.used and run is not None:
+                    run = placement.checked(run, self.lies)
+                self._runs_by("", run)
             return outs
         return list(Jit(self.jaxpr, self.name, self.backend, self.inline).apply(*args))
 
 
-def _runner(fast: Callable | None, consts: list[Array]) -> Callable | None:
+def _runner(native: Any, consts: list[Array]) -> Callable | None:
+    """What runs native code on the leaves of arguments that fit, without looking further."""
+    fast = getattr(native, "fast", None)
     if fast is None or not consts:
         return fast
-    return lambda leaves: fast((*consts, *leaves))
+    placed = getattr(native, "placed", None)
+    there = placed(consts) if placed else consts  # once, not with each call
+    return lambda leaves: fast((*there, *leaves))
+
+
+def _first_of(runs: list[Callable]) -> Callable | None:
+    """The one of them that takes the leaves."""
+    if len(runs) < 2:
+        return runs[0] if runs else None
+
+    def first(leaves: Sequence[Any]) -> Any:
+        for run in runs:
+            outs = run(leaves)
+            if outs is not NotImplemented:
+                return outs
+        return NotImplemented
+
+    return first

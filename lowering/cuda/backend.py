@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from fnx.core import config, scalar
 from fnx.core.array import Array, ConcreteArray
@@ -41,6 +41,17 @@ def limits() -> Limits:
     return SIMULATED if simulator.is_simulated() else LIMITS
 
 
+class _Result(NamedTuple):
+    """What is made of a result of a program."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    nbytes: int
+    weak_type: bool
+    alias: int | None  # the argument whose memory it takes over
+    what: str  # it is, for errors
+
+
 class Compiled:
     """A jaxpr as kernels: called with a list of arrays, it gives a list of arrays on the device."""
 
@@ -58,39 +69,77 @@ class Compiled:
         scalar.forget()
         self.seconds["emit"] = time.perf_counter() - clock
 
+        self._types = [(a.shape, a.dtype, bool(a.weak_type)) for a in jaxpr.in_avals]
+        self._results = [
+            _Result(
+                a.shape,
+                a.dtype,
+                max(a.size, 1) * a.dtype.itemsize,
+                a.weak_type,
+                self.program.aliases.get(j),
+                f"result {j} of {self.program.name}, {described(a)}",
+            )
+            for j, a in enumerate(jaxpr.out_avals)
+        ]
+        self._overwritten = set(self.program.aliases.values())
+
     @cached_property
     def _executable(self) -> Executable:
         return Executable(self.plan, self.limits, driver(), self.printed)
 
     def __call__(self, args: Sequence[Array]) -> list[Array]:
-        run = self._executable
-        overwritten = set(self.program.aliases.values())
-        inputs = [self._on_device(x, k in overwritten) for k, x in enumerate(args)]
-        aliases, outs = self.program.aliases, self.jaxpr.out_avals
-        buffers: list[DeviceBuffer] = []
-        for j, aval in enumerate(outs):
-            if j in aliases:
-                memory = inputs[aliases[j]].memory
-            else:
-                what = f"result {j} of {self.program.name}, {described(aval)}"
-                memory = run.driver.allocate(max(aval.size, 1) * aval.dtype.itemsize, what)
-            buffers.append(DeviceBuffer(aval.shape, aval.dtype, memory, run.driver))
-        fresh = [b.memory for j, b in enumerate(buffers) if j not in aliases]
-        run([b.memory for b in inputs], fresh)
-        self._give_up(args)
-        return [ConcreteArray(b, a.weak_type) for b, a in zip(buffers, outs, strict=True)]  # type: ignore[arg-type]
+        inputs = [
+            x._value if type(x._value) is DeviceBuffer else DeviceBuffer.of(x._value, driver())  # type: ignore[attr-defined]
+            for x in args
+        ]
+        return self._on_device(args, inputs)
 
-    def _on_device(self, x: Any, overwritten: bool) -> DeviceBuffer:
-        """The numbers of an argument; a copy where they are overwritten, and another array has them too."""
-        value = x._value
-        if type(value) is not DeviceBuffer:
-            return DeviceBuffer.of(value, driver())
-        # The array's own reference, `value`, and that of the call: no more.
-        return value.copied() if overwritten and sys.getrefcount(value) > 3 else value
+    def placed(self, arrays: Sequence[Array]) -> list[Array]:
+        """The same numbers on the device."""
+        here = [DeviceBuffer.of(x._value, driver()) for x in arrays]  # type: ignore[attr-defined]
+        return [
+            ConcreteArray(b, bool(x.weak_type))  # type: ignore[arg-type]
+            for b, x in zip(here, arrays, strict=True)
+        ]
+
+    def fast(self, args: Sequence[Any]) -> Any:
+        """The same for arrays of the types that the program has and that lie here; else NotImplemented."""
+        inputs = []
+        for x, (shape, dtype, weak_type) in zip(args, self._types, strict=True):
+            if type(x) is not ConcreteArray or x.weak_type != weak_type:
+                return NotImplemented
+            value: Any = x._value
+            if type(value) is not DeviceBuffer or value.shape != shape or value.dtype != dtype:
+                return NotImplemented
+            inputs.append(value)
+        value = None  # no reference is left here
+        return self._on_device(args, inputs)
+
+    def _on_device(self, args: Sequence[Any], inputs: list[DeviceBuffer]) -> list[Array]:
+        """Results of arrays that lie on the device."""
+        run = self._executable
+        for k in self._overwritten:
+            # References: the array's own, that of `inputs`, that of the call. Else another array has them.
+            if sys.getrefcount(inputs[k]) > 3:
+                inputs[k] = inputs[k].copied()
+        memories = [b.memory for b in inputs]
+        buffers: list[DeviceBuffer] = []
+        fresh = []
+        for r in self._results:
+            if r.alias is None:
+                memory = run.driver.allocate(r.nbytes, r.what)
+                fresh.append(memory)
+            else:
+                memory = memories[r.alias]
+            buffers.append(DeviceBuffer(r.shape, r.dtype, memory, run.driver))
+        run(memories, fresh)
+        if self._overwritten:
+            self._give_up(args)
+        return [ConcreteArray(b, r.weak_type) for b, r in zip(buffers, self._results, strict=True)]  # type: ignore[arg-type]
 
     def _give_up(self, args: Sequence[Any]) -> None:
         """Delete what was donated, and a result lies in."""
-        for k in set(self.program.aliases.values()):
+        for k in self._overwritten:
             if not args[k].is_deleted():
                 args[k].delete()
 

@@ -91,7 +91,8 @@ def _linked(printed: Printed, device: str) -> Code:
     from cuda.core import Linker, LinkerOptions, ObjectCode
 
     objects = [ObjectCode.from_ltoir(o) for o in _intermediate(printed, device)]
-    options = LinkerOptions(arch=device, link_time_optimization=True, verbose=True)
+    # No cache of the linker's own: what it finds there it links without a word of entry and registers.
+    options = LinkerOptions(arch=device, link_time_optimization=True, verbose=True, no_cache=True)
     linker = Linker(*objects, options=options)
     code = linker.link("cubin").code
     log = linker.get_info_log()

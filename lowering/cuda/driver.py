@@ -26,6 +26,18 @@ class Argument(NamedTuple):
     is_array: bool  # passed with its size, as Numba's arrays are, for atomic operations
 
 
+class Launch(Protocol):
+    """A kernel with its arguments, to be launched as often as one likes; of memory it holds none."""
+
+    def __call__(self) -> None:
+        """Run the kernel after all that was asked for before."""
+        ...
+
+    def move(self, k: int, address: int) -> None:
+        """From now on argument k begins there."""
+        ...
+
+
 class GpuDevice:
     """A GPU that programs run on: with backend="cuda", or because their arrays were put on it."""
 
@@ -72,14 +84,14 @@ class Driver(Protocol):
         """A kernel that can be launched, and the program that errors name."""
         ...
 
-    def launch(
+    def bind(
         self,
         function: Any,
         grid: tuple[int, int],
         block: tuple[int, int],
         arguments: Sequence[Argument],
-    ) -> None:
-        """Run a kernel after all that was asked for before."""
+    ) -> Launch:
+        """A kernel with its arguments, which runs, when it is called, after all that was asked for."""
         ...
 
     def record(self, launches: Callable[[], None]) -> Callable[[], None] | None:

@@ -13,13 +13,14 @@ from fnx.lowering.ir.kernel import Buffer
 from fnx.lowering.ir.number_formats import itemsize
 
 from . import libraries
-from .driver import Argument, Driver, Memory
+from .driver import Argument, Driver, Launch, Memory
 from .kernels import kernel_printer, plan, scalar
 from .kernels.kernel_printer import Printed
 from .kernels.thresholds import Limits
 
 _STORED = {d: text.removeprefix("np.") for d, text in scalar.STORED.items()} | {"bool": "uint8"}
 Places = dict[Buffer, tuple[Memory, int]]
+_KEPT = 3  # runs: results of a program in a loop lie in two places by turns
 
 
 def stored(dtype: str) -> str:
@@ -59,6 +60,8 @@ class Executable:
     ):
         self.plan, self.limits, self.driver = planned, limits, driver
         self._libraries: dict[plan.Host, Callable | None] = {}
+        self._idle: list[_Run] = []
+        self._workspace = f"the workspace of {planned.program.name}"
         self.printed = printed or {k: kernel_printer.printed(k, limits) for k in planned.kernels()}
 
     @cached_property
@@ -74,18 +77,26 @@ class Executable:
 
     def __call__(self, inputs: Sequence[Memory], outputs: Sequence[Memory]) -> None:
         """Compute the outputs: memory for each of them, which may be an input's."""
-        program = self.plan.program
-        places: Places = dict(
-            zip(
-                [*program.inputs, *program.outputs],
-                [(m, 0) for m in (*inputs, *outputs)],
-                strict=True,
-            )
-        )
-        work, size = None, self.plan.workspace
+        size = self.plan.workspace
+        work = None
         if size:
-            work = self.driver.allocate(size, f"the workspace of {program.name}")
-        _Run(self, places, work).steps(self.plan.steps)
+            work = self.driver.allocate(size, self._workspace)
+        arrays = [*inputs, *outputs]
+        addresses = [work.address if work else 0, *[m.address for m in arrays]]
+        run = self._run(addresses)
+        run(addresses, work, arrays)
+        self._idle.append(run)
+
+    def _run(self, addresses: list[int]) -> "_Run":
+        """What no other thread uses, best of the same addresses."""
+        idle = self._idle
+        try:
+            for k, run in enumerate(idle):
+                if run.addresses == addresses:
+                    return idle.pop(k)
+            return idle.pop(0) if len(idle) >= _KEPT else _Run(self)
+        except IndexError:  # another thread took it
+            return _Run(self)
 
 
 def _launches(steps: Sequence[plan.Step], ahead: int) -> int:
@@ -107,14 +118,54 @@ def _launches(steps: Sequence[plan.Step], ahead: int) -> int:
 
 
 class _Run:
-    """One call of an executable."""
+    """Calls of an executable, one after another: launches and graphs stay, and where their arrays lie.
 
-    def __init__(self, executable: Executable, places: Places, work: Memory | None):
+    Graphs hold addresses: they are recorded anew when an array lies elsewhere than in the call before.
+    """
+
+    def __init__(self, executable: Executable):
         self.executable, self.driver = executable, executable.driver
-        self.places, self.work = places, work
         self.limits = executable.limits
-        self.graphs: dict[plan.Step, Callable[[], None] | None] = {}
+        program = executable.plan.program
+        self.arrays: list[Buffer] = [*program.inputs, *program.outputs]
+        self.places: Places = {}
+        self.work: Memory | None = None
+        self.addresses: list[int] = []  # of the workspace and the arrays, in the last call
+        # By the number of an address: the launches that get it, as which argument, and how far from it.
+        self.uses: list[list[tuple[Launch, int, int]]] = [[] for _ in range(len(self.arrays) + 1)]
+        self.launches: dict[plan.Kernel, Launch] = {}
+        self.graphs: dict[tuple[plan.Step | None, int], Callable[[], None] | None] = {}
         self.recording = False
+        self.repeats = 0  # calls since an array moved
+        count = _launches(executable.plan.steps, self.limits.ahead)
+        self.is_worth_a_graph = 3 <= count <= self.limits.graph
+        self.started: set[plan.Step] = set()  # loops of which a round has run
+
+    def __call__(self, addresses: list[int], work: Memory | None, arrays: Sequence[Memory]) -> None:
+        self.work = work
+        self.places = dict(zip(self.arrays, [(m, 0) for m in arrays], strict=True))
+        if addresses != self.addresses:
+            self.move(addresses)
+        steps = self.executable.plan.steps
+        graph = None
+        if self.repeats > 1 and self.is_worth_a_graph:
+            graph = self.graph(None, steps, 1)
+        if graph:
+            graph()
+        else:
+            self.steps(steps)
+        self.repeats += 1
+        self.work, self.places = None, {}  # whose memory goes when nobody else has it
+
+    def move(self, addresses: list[int]) -> None:
+        """Tell launches where the arrays of this call lie."""
+        self.graphs.clear()
+        self.repeats = 0
+        for uses, before, now in zip(self.uses, self.addresses, addresses, strict=False):
+            if before != now:
+                for launch, argument, offset in uses:
+                    launch.move(argument, now + offset)
+        self.addresses = addresses
 
     def place(self, b: Buffer) -> tuple[Memory, int]:
         found = self.places.get(b)
@@ -142,13 +193,24 @@ class _Run:
                     raise NotImplementedError(f"no way to run {type(s).__name__}")
 
     def launch(self, k: plan.Kernel) -> None:
+        found = self.launches.get(k)
+        if found is None:
+            found = self.launches[k] = self.bound(k)
+        found()
+
+    def bound(self, k: plan.Kernel) -> Launch:
+        """A kernel with its arguments, which is told when they lie elsewhere."""
         printed = self.executable.printed[k]
         arguments = []
         for b, is_array in zip(printed.buffers, printed.arrays, strict=True):
             memory, offset = self.place(b)
             arguments.append(Argument(memory, offset, stored(b.dtype), max(b.size, 1), is_array))
         function = self.executable._functions[k]
-        self.driver.launch(function, grid_of(k, self.limits), printed.threads, arguments)
+        launch = self.driver.bind(function, grid_of(k, self.limits), printed.threads, arguments)
+        number = {b: n + 1 for n, b in enumerate(self.arrays)}
+        for position, (b, a) in enumerate(zip(printed.buffers, arguments, strict=True)):
+            self.uses[number.get(b, 0)].append((launch, position, a.offset))
+        return launch
 
     def library(self, s: plan.Library) -> None:
         """Copy bytes: the one call that portable routines make."""
@@ -164,8 +226,9 @@ class _Run:
     def loop(self, s: plan.For) -> None:
         count = s.extent if isinstance(s.extent, int) else int(self.scalar(s.extent))
         if count >= self.limits.rounds and not self.recording:
-            self.first_round(s)
-            count -= 1
+            if s not in self.started:
+                self.first_round(s)
+                count -= 1
             together = self.together(s, count)
             graph = self.graph(s, s.body, together)
             if graph:
@@ -184,6 +247,7 @@ class _Run:
             self.steps(s.body)
         finally:
             self.recording = False
+            self.started.add(s)
 
     def together(self, s: plan.For, count: int) -> int:
         """The rounds of a graph: recording one takes as long as launching it, so their number's root."""
@@ -215,10 +279,10 @@ class _Run:
             self.steps(s.then if self.scalar(s.condition) else s.orelse)
 
     def graph(
-        self, s: plan.Step, steps: Sequence[plan.Step], rounds: int
+        self, s: plan.Step | None, steps: Sequence[plan.Step], rounds: int
     ) -> Callable[[], None] | None:
-        """The launches of some rounds as a graph, where they are launches only; made once a call."""
-        if s not in self.graphs:
+        """The launches of some rounds as a graph, where they are launches only; None: of all steps."""
+        if (s, rounds) not in self.graphs:
             found = None
             launches = _launches(steps, self.limits.ahead) * rounds
             assert self.executable._functions  # loaded before a graph is recorded
@@ -228,8 +292,8 @@ class _Run:
                     found = self.driver.record(lambda: self.steps([*steps] * rounds))
                 finally:
                     self.recording = False
-            self.graphs[s] = found
-        return self.graphs[s]
+            self.graphs[s, rounds] = found
+        return self.graphs[s, rounds]
 
     def scalar(self, slot: tuple[Buffer, int]) -> Any:
         """A number that the device has left."""

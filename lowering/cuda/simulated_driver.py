@@ -1,5 +1,6 @@
 """The driver of Numba's CUDA simulator: threads of Python on memory of the host."""
 
+import ctypes
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -29,6 +30,28 @@ class HostMemory:
 
     def __del__(self) -> None:
         self._count["bytes_in_use"] -= self.nbytes
+
+
+class _Launch:
+    """A kernel of the simulator's with its arguments: views of memory, made when it is called."""
+
+    def __init__(self, function: Any, arguments: Sequence[Argument]):
+        self.function = function
+        self.kinds = [(np.dtype(a.dtype), a.size) for a in arguments]
+        self.addresses = [a.memory.address + a.offset for a in arguments]
+
+    def __call__(self) -> None:
+        from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
+
+        given = []
+        for address, (dtype, size) in zip(self.addresses, self.kinds, strict=True):
+            raw = (ctypes.c_uint8 * (size * dtype.itemsize)).from_address(address)
+            given.append(FakeCUDAArray(np.frombuffer(raw, dtype)))
+        with _one_kernel:
+            self.function(*given)
+
+    def move(self, k: int, address: int) -> None:
+        self.addresses[k] = address
 
 
 class SimulatedDriver:
@@ -65,22 +88,14 @@ class SimulatedDriver:
         exec(compile(printed.source + around, f"<{printed.name}>", "exec"), space)
         return cuda.jit(space["quietly"])
 
-    def launch(
+    def bind(
         self,
         function: Any,
         grid: tuple[int, int],
         block: tuple[int, int],
         arguments: Sequence[Argument],
-    ) -> None:
-        from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
-
-        given = []
-        for a in arguments:
-            dtype = np.dtype(a.dtype)
-            part = a.memory.bytes[a.offset : a.offset + a.size * dtype.itemsize]  # type: ignore[attr-defined]
-            given.append(FakeCUDAArray(part.view(dtype)))
-        with _one_kernel:
-            function[grid, block](*given)
+    ) -> "_Launch":
+        return _Launch(function[grid, block], arguments)
 
     def record(self, launches: Callable[[], None]) -> Callable[[], None] | None:
         return launches  # which is as good, where nothing is asked for ahead of time

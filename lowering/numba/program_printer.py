@@ -260,7 +260,7 @@ class Code(Printer):
         indices = f"range({extent} - 1, -1, -1)" if s.reverse else f"range({bare(extent)})"
         around, self.shares = self.shares, self.shares or sharing.can_be_shared(s)
         if self.shares and not around:
-            indices = self.shared(s, extent)
+            indices = self.dealt_out(s, extent)
         marks = s.kind.words() + ["reassociate"] * s.reassociate
         self.tell(s, 1, "0", extent)
         self.put(f"for {index} in {indices}:" + (f"  # {', '.join(marks)}" if marks else ""))
@@ -281,7 +281,7 @@ class Code(Printer):
         self.tell(s, 2, extent, extent)
         self.bind_all(s.carries, names)
 
-    def shared(self, s: kernel.Loop, extent: str) -> str:
+    def dealt_out(self, s: kernel.Loop, extent: str) -> str:
         """The iterations of a loop that threads share, no fewer at a time than are worth it."""
         self.module.runtime.add("shared")
         word = self.module.call(("symbol", "fnx_parallel_for"))

@@ -72,6 +72,7 @@ class KernelCode(Code):
     def __init__(self, k: Kernel, limits: Limits):
         super().__init__(Module(), uses(k.statements()))
         self.k, self.limits = k, limits
+        self.shares = True  # among the threads of the GPU: none of the host's take part
         self.private: set[Buffer] = set()
         self.shared: dict[tuple[int, str], str] = {}
         self.contracts = 0  # how many loops are around whose order of additions is free

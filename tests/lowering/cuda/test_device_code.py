@@ -46,6 +46,22 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.parametrize("name", ["random_gamma", "random_gamma_of_keys"])
+def test_a_thread_shares_out_no_loops(name):
+    """What the threads of a CPU would share: `shared` is a function of Numba's other module."""
+    from fnx.lowering.ir import traversal
+    from fnx.lowering.ir.kernel import Loop
+    from fnx.lowering.numba import sharing
+
+    for sample in all_samples():
+        if sample.prim.name == name:
+            arrays = [ConcreteArray(np.asarray(a)) for a in sample.args]
+            kernels = Stored(trace_closed(sample.prim.apply, [a.aval for a in arrays]), LIMITS)
+            found = [x for k in kernels.plan.kernels() for x in traversal.statements(k.body)]
+            assert any(sharing.can_be_shared(x) for x in found if isinstance(x, Loop))
+            assert all(" in shared(" not in p.source for p in kernels.printed.values())
+
+
 @needs_compiler
 @pytest.mark.parametrize("device", ["sm_80", "sm_90", "sm_120"])
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -117,10 +133,7 @@ def test_many_results_of_a_block_share_its_memory():
 
 @needs_compiler
 def test_kernels_take_the_words_that_launches_give():
-    import ctypes
-
     from cuda.core import LaunchConfig
-    from cuda.core._kernel_arg_handler import ParamHolder
 
     from fnx.lowering.cuda import device_code
     from fnx.lowering.cuda.gpu_driver import words
@@ -130,13 +143,12 @@ def test_kernels_take_the_words_that_launches_give():
     arrays = 0
     for printed in made.printed.values():
         entry = re.search(r"\.entry [^(]*\(([^)]*)\)", device_code.ptx(printed, "sm_90"))
-        given = words([(8 * k, 5000, 8, is_array) for k, is_array in enumerate(printed.arrays)])
+        given, where = words(
+            [(8 * k, 5000, 8, is_array) for k, is_array in enumerate(printed.arrays)]
+        )
         assert entry[1].count(".param") == entry[1].count(".param .u64") == len(given)
         arrays += sum(printed.arrays)
-        holder = ParamHolder(tuple(given))  # as cuda.core.launch makes it
-        places = (ctypes.c_void_p * len(given)).from_address(holder.ptr)
-        found = [ctypes.c_uint64.from_address(p).value for p in places]
-        assert found == [w.value for w in given]
+        assert [given[k] for k in where] == [8 * k for k in range(len(where))]
         assert LaunchConfig(grid=(3, 2), block=printed.threads).block[:2] == printed.threads
     assert arrays
 

@@ -170,7 +170,8 @@ def test_each_thread_has_the_context(gpu):
 
 
 def test_memory_goes_back_in_a_thread_that_never_called(gpu):
-    y = [on_gpu(lambda x: x * 2)(X)]
+    x = np.ones(gpu.limit >> 12)  # too much to be kept
+    y = [on_gpu(lambda x: x * 2)(x)]
     y[0].block_until_ready()
     before = len(gpu.made("free"))
     in_threads(1, lambda k: y.clear())

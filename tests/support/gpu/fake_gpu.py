@@ -34,6 +34,13 @@ class Gpu:
         self.waiting = []  # what the stream has been asked for
         self.watches, self.races = False, []  # whether kernels are looked at, and threads that meet
         self.current = threading.local()  # whether a thread has a context
+        self.order = threading.RLock()  # what is asked for runs in order, whoever waits for it
+        self.known = {}  # kernels and streams by handle
+
+    def knows(self, x):
+        """The handle of a new kernel or stream."""
+        self.known[100 + len(self.known)] = x
+        return 99 + len(self.known)
 
     def call(self, name, *about):
         self.calls.append((name, *about))
@@ -48,13 +55,20 @@ class Gpu:
         return [c[1:] for c in self.calls if c[0] == name]
 
     def wait(self):
-        waiting, self.waiting = self.waiting, []
-        for run in waiting:
-            run()
+        with self.order:
+            waiting, self.waiting = self.waiting, []
+            for run in waiting:
+                run()
 
     @property
     def in_use(self):
         return sum(m.nbytes for m in self.memory.values())
+
+
+class _Failure(str):
+    """A result of a call of cuda.bindings that is no success."""
+
+    __repr__ = str.__str__
 
 
 class Buffer:
@@ -98,10 +112,9 @@ class Device:
 
 
 class Stream:
-    handle = 7
-
-    def __init__(self, gpu):
-        self.gpu = gpu
+    def __init__(self, gpu, handle=7):
+        self.gpu, self.handle = gpu, handle
+        gpu.known[handle] = self
 
     def ask(self, run):
         self.gpu.waiting.append(run)
@@ -114,6 +127,8 @@ class Stream:
 class GraphBuilder:
     def __init__(self, gpu):
         self.gpu, self.nodes = gpu, []
+        self.handle = gpu.knows(self)
+        self.stream = SimpleNamespace(handle=self.handle)
 
     def begin_building(self):
         return self
@@ -137,6 +152,8 @@ class GraphBuilder:
 class Kernel:
     def __init__(self, gpu, code):
         self.gpu, self.code = gpu, json.loads(code)
+        self.handle = gpu.knows(self)
+        self.count = sum(7 if is_array else 1 for _, is_array in self.code["types"])
 
     def get_kernel(self, entry):
         self.gpu.call("load", entry)
@@ -301,14 +318,24 @@ def install(monkeypatch):
 
     def copy(target, source, nbytes, stream):
         gpu.call("copy", nbytes, stream)
-        gpu.wait()
-        ctypes.memmove(target, source, nbytes)
+        with gpu.order:
+            gpu.wait()
+            ctypes.memmove(target, source, nbytes)
         return (0,)
 
-    def launch(stream, config, kernel, *words):
-        gpu.call("launch", kernel.code["name"], config.grid, config.block)
-        words = [w.value for w in words]
-        stream.ask(lambda: kernel.run(config.grid, config.block, words))
+    def launch(kernel, *given):
+        grid, block, (shared, stream, place, extra) = given[:2], given[3:5], given[6:]
+        assert (given[2], given[5], shared, extra) == (1, 1, 0, 0)
+        kernel = gpu.known[kernel]
+        try:
+            gpu.call("launch", kernel.code["name"], grid, block)
+        except CUDAError as error:
+            return (_Failure(str(error)),)
+        count = kernel.count
+        pointers = (ctypes.c_void_p * count).from_address(place)
+        words = [ctypes.c_uint64.from_address(p).value for p in pointers]
+        gpu.known[stream].ask(lambda: kernel.run(grid, block, words))
+        return (0,)
 
     def cubin(printed, architecture):
         gpu.call("cubin", printed.name, architecture)
@@ -317,8 +344,8 @@ def install(monkeypatch):
         text |= {"sizes": [max(b.size, 1) for b in printed.buffers]}
         return device_code.Code(json.dumps(text).encode(), printed.name, 8, 0, 0)
 
-    core.Device, core.launch = first, launch
-    core.LaunchConfig = lambda grid, block: SimpleNamespace(grid=grid, block=block)
+    core.Device, driver.cuLaunchKernel = first, launch
+    driver.CUfunction = driver.CUstream = int
     core.ObjectCode = SimpleNamespace(from_cubin=lambda code: Kernel(gpu, code))
     driver.cuMemcpyAsync = copy
     driver.cuDriverGetVersion = lambda: (0, gpu.version)

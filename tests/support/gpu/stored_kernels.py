@@ -8,21 +8,22 @@ from fnx.lowering import pipeline
 from fnx.lowering.cuda import device_code
 from fnx.lowering.cuda.kernels import kernel_printer, schedule
 from fnx.lowering.cuda.kernels.plan import Kernel
-from fnx.lowering.cuda.kernels.thresholds import LIMITS
+from fnx.lowering.cuda.kernels.thresholds import LIMITS, Limits
 from fnx.lowering.cuda.target import CudaTarget
 from fnx.lowering.ir import traversal
 from fnx.lowering.ir.kernel import Loop, While
 
+_FEW = replace(LIMITS, parallel=2)
+
 
 class Stored:
-    """Threads are dealt out from two elements on."""
+    """Threads are dealt out from two elements on, unless other limits are given."""
 
-    def __init__(self, jaxpr: Any) -> None:
+    def __init__(self, jaxpr: Any, limits: Limits = _FEW) -> None:
         class Target(CudaTarget):
             def is_small(self, shape: tuple[int, ...]) -> bool:
                 return shape == ()
 
-        limits = replace(LIMITS, parallel=2)
         self.plan = schedule.plan(pipeline.build(jaxpr, (), Target())[0], limits)
         self.printed = {k: kernel_printer.printed(k, limits) for k in self.plan.kernels()}
         scalar.forget()
