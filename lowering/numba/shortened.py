@@ -33,10 +33,48 @@ def functions(text: str, file: str, space: dict[str, Any]) -> tuple[dict[str, An
 
 
 def kernel(text: str, file: str, space: dict[str, Any]) -> Any:
-    """The code of a text with one function that stays whole."""
-    return compile(
-        ast.fix_missing_locations(_Shorter(space).visit(ast.parse(text, file))), file, "exec"
-    )
+    """The code of a text with one function that stays whole, and counts without iterators."""
+    tree = _Counted().visit(_Shorter(space).visit(ast.parse(text, file)))
+    return compile(ast.fix_missing_locations(tree), file, "exec")
+
+
+class _Counted(ast.NodeTransformer):
+    """Loops over ranges that go up become `while` loops, which Numba and LLVM have less to do for.
+
+    A range computes its length first, by a division where its step is unknown, and then counts that
+    down beside the index. Steps are positive, as of the threads of a grid, or they are numbers.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def visit_For(self, node: ast.For) -> Any:
+        self.generic_visit(node)
+        match node.iter:
+            case ast.Call(func=ast.Name(id="range"), args=[end]):
+                first, step = ast.Constant(0), ast.Constant(1)
+            case ast.Call(func=ast.Name(id="range"), args=[first, end, step]) if not isinstance(
+                step, ast.UnaryOp
+            ):
+                pass
+            case _:
+                return node
+        before: list[ast.stmt] = []
+        end, step = (self._once(e, before) for e in (end, step))
+        index = node.target.id  # type: ignore[attr-defined]
+        condition = ast.Compare(ast.Name(index, ast.Load()), [ast.Lt()], [end])
+        onwards = ast.AugAssign(ast.Name(index, ast.Store()), ast.Add(), step)
+        loop = ast.While(condition, [*node.body, onwards], [])
+        return [*before, ast.Assign([node.target], first), loop]
+
+    def _once(self, e: Any, before: list[ast.stmt]) -> Any:
+        """A number, or a name for what is evaluated before the loop."""
+        if isinstance(e, ast.Constant):
+            return e
+        self.count += 1
+        name = f"counted_{self.count}"
+        before.append(ast.Assign([ast.Name(name, ast.Store())], e))
+        return ast.Name(name, ast.Load())
 
 
 class _Shorter(ast.NodeTransformer):

@@ -1,11 +1,12 @@
 """Which loops become which kernels: an iteration a thread, or a result a block, or results in stages."""
 
+from math import prod
 from typing import Any
 
 from fnx.lowering.ir import kernel, traversal
 from fnx.lowering.ir.kernel import Loop, Stmt
 
-from . import independence, reductions, scans, stencils, transposes, updates
+from . import independence, reductions, scans, several, stencils, transposes, updates
 from .plan import Scheduling
 
 
@@ -29,8 +30,8 @@ def scheduled(scheduler: Scheduling, s: Loop, name: str, note: str) -> bool:
     for x in reversed([x for x in loops if x not in found]):
         rest = [Loop(x.index, x.extent, rest, reverse=x.reverse)]
     axes = [(x.index, x.extent) for x in found]
-    for several in (scans, reductions):
-        if several.scheduled(scheduler, axes, rest, name, note):
+    for rows in (scans, reductions):
+        if rows.scheduled(scheduler, axes, rest, name, note):
             return True
     if independence.count(found) < scheduler.limits.parallel:
         return False
@@ -45,7 +46,9 @@ def flat(scheduler: Scheduling, axes: Any, body: list[Stmt], name: str, note: st
     limits = scheduler.limits
     sizes = [traversal.extent(n) for _, n in axes]
     tile = len(sizes) > 1 and sizes[-1] >= limits.tile[0] and sizes[-2] >= limits.tile[1]
-    scheduler.launch("tile" if tile else "flat", axes, body, name, note)
+    count = prod(sizes) if all(n.op in ("size", "const") for _, n in axes) else 0
+    body, further = several.elements(limits, axes, body, count)
+    scheduler.launch("tile" if tile else "flat", axes, body, name, note, further=further)
     return True
 
 

@@ -10,21 +10,15 @@ from fnx.core.scalar import Expr
 from fnx.lowering.ir import kernel, traversal
 from fnx.lowering.ir.kernel import Buffer, LoopKind, Stmt
 from fnx.lowering.ir.number_formats import KIND
-from fnx.lowering.numba.expression_printer import FORMULAS, Module, bare, stem_of
+from fnx.lowering.numba.expression_printer import FORMULAS, bare, stem_of
 from fnx.lowering.numba.program_printer import Code, uses
 
-from . import combining
+from . import rows
 from . import scalar as forms
+from .block_printer import TYPES, BlockCode
 from .plan import Axes, Halo, Kernel
 from .thresholds import Limits
 from .update import Atomic
-
-_SHUFFLED = frozenset(
-    "int32 uint32 int64 uint64 float32 float64".split()
-)  # between lanes of a warp
-_WHOLE_WARP = "0xFFFFFFFF"
-TYPES = {d: text.replace("np.", "numba.") for d, text in forms.STORED.items()}
-TYPES["bool"] = "numba.boolean"
 
 
 @dataclass(eq=False)
@@ -59,7 +53,7 @@ def _threads(k: Kernel, limits: Limits) -> tuple[int, int]:
     return limits.tile if k.shape in ("tile", "square") else (limits.threads, 1)
 
 
-class KernelCode(Code):
+class KernelCode(BlockCode):
     """The function of a kernel: where each thread begins, then statements as in the other printer."""
 
     forms = forms
@@ -70,13 +64,11 @@ class KernelCode(Code):
     }
 
     def __init__(self, k: Kernel, limits: Limits):
-        super().__init__(Module(), uses(k.statements()))
-        self.k, self.limits = k, limits
+        super().__init__(uses(k.statements()), limits)
+        self.k = k
         self.shares = True  # among the threads of the GPU: none of the host's take part
         self.private: set[Buffer] = set()
-        self.shared: dict[tuple[int, str], str] = {}
         self.contracts = 0  # how many loops are around whose order of additions is free
-        self.arrays: list[str] = []  # of a thread, and those that a block shares
 
     # --- names -----------------------------------------------------------------------------------
 
@@ -91,7 +83,8 @@ class KernelCode(Code):
             self.private.add(b)
             where = "local" if b.space == "private" else "shared"
             kind = "numba.uint8" if b.dtype == "bool" else TYPES[b.dtype]
-            self.arrays.append(f"    {name} = cuda.{where}.array({max(b.size, 1)}, {kind})")
+            size = rows.touched(b, self.k.statements()) if b.space == "private" else b.size
+            self.arrays.append(f"    {name} = cuda.{where}.array({max(size, 1)}, {kind})")
         return name
 
     def named(self, e):  # type: ignore[no-untyped-def]
@@ -147,11 +140,24 @@ class KernelCode(Code):
 
     def _over(self, loops: Sequence[tuple[str, str, str, str]], body: Sequence[Stmt]) -> None:
         """Loops of a thread over its share: (index, first, end, step), then the body."""
-        for index, first, end, step in loops:
-            self.put(f"for {index} in range({first}, {end}, {step}):")
+        (outer, first, end, step), *inner = loops
+        if self.k.further:
+            apart, times = self.fresh("n"), len(self.k.further) + 1
+            self.put(f"{apart} = {step}")
+            step = f"{apart} * {times}"
+        for index, *bounds in [(outer, first, end, step), *inner]:
+            self.put(f"for {index} in range({', '.join(bounds)}):")
             self.depth += 1
         with self.scope():
-            self._bind_axes([x[0] for x in loops])
+            given = [x[0] for x in inner]
+            self._bind_axes([outer, *given])
+            for number, further in enumerate(self.k.further, 1):
+                place, there = self.fresh("i"), self.fresh("c")
+                self.put(f"{place} = {outer} + {apart} * {number}")
+                self.put(f"{there} = {place} < {end}")
+                self.bind(further.inside, there)
+                at = self.assigned(f"cuda.selp({there}, {place}, {outer})")
+                self._bind_axes([at, *given], further.axes)
             self.statements(body)
         self.depth -= len(loops)
 
@@ -312,106 +318,6 @@ class KernelCode(Code):
         if traversal.all_writes(s):
             self.put("cuda.syncthreads()")
 
-    def _share(self, s: kernel.Loop) -> None:
-        """The threads of a block share the iterations; carries are combined over all of them."""
-        extent, names = bare(self.index(s.extent)), self.named(s.carries)
-        operations = combining.operations(s) or []
-        neutral = [
-            combining.identity(o, c.dtype) for o, c in zip(operations, s.carries, strict=True)
-        ]
-        self.set(names, neutral)
-        self.before(s)
-        index = self.fresh("i")
-        self.put(f"for {index} in range(thread, {extent}, {self.limits.threads}):")
-        self.depth += 1
-        with self.scope():
-            self.indices.add(s.index)
-            self.bind(s.index, index)
-            self.bind_all(s.carries, names)
-            self.statements(s.body)
-            self.set(names, s.yields)
-        self.depth -= 1
-        totals = [
-            self._total_of(o, n, c.dtype, e)
-            for o, n, c, e in zip(operations, names, s.carries, neutral, strict=True)
-        ]
-        starts = [e if e is not i else None for e, i in zip(s.init, neutral, strict=True)]
-        for o, name, c, start in zip(operations, totals, s.carries, starts, strict=True):
-            if start is None:
-                self.bind(c, name)
-                continue
-            found = scalar.var(c.dtype)
-            self.bind(found, name)
-            self.bind(c, self.assigned(self._once(combining.combined(o, start, found))))
-
-    def _once(self, e: Expr) -> str:
-        self.uses[e] += 1
-        return self.inline(e)
-
-    def _combine(self, op: str, a: str, b: str, dtype: str) -> str:
-        """The text of an operation on two names."""
-        x, y = scalar.var(dtype), scalar.var(dtype)
-        self.bind(x, a)
-        self.bind(y, b)
-        return self._once(combining.combined(op, x, y))
-
-    def _total_of(self, op: str, name: str, dtype: str, neutral: Expr) -> str:
-        """What the values of all threads of a block combine to, known to each of them."""
-        threads = self.limits.threads
-        warp = min(threads, 32)
-        kind = "numba.float32" if KIND[dtype] == "h" else TYPES[dtype]
-        if dtype not in _SHUFFLED:
-            array = self._shared_array(threads, kind)
-            self._tree(op, name, dtype, array)
-            return self._read(array, "0")
-        self._shuffled(op, name, dtype, warp // 2)
-        if threads == warp:
-            return name
-        count = threads // warp
-        array = self._shared_array(count, kind)
-        self.put("if thread % 32 == 0:")
-        self.put(f"    {array}[thread // 32] = {name}")
-        self.put("cuda.syncthreads()")
-        self.put(f"{name} = {array}[thread % {count}]")
-        self._shuffled(op, name, dtype, count // 2)
-        self.put("cuda.syncthreads()")
-        return name
-
-    def _shared_array(self, size: int, kind: str) -> str:
-        """Shared memory for one combination after another: each of them ends with a barrier."""
-        if (size, kind) not in self.shared:
-            name = self.shared[size, kind] = self.fresh("shared")
-            self.arrays.append(f"    {name} = cuda.shared.array({size}, {kind})")
-        return self.shared[size, kind]
-
-    def _shuffled(self, op: str, name: str, dtype: str, distance: int) -> None:
-        while distance:
-            other = self.fresh("t")
-            self.put(f"{other} = cuda.shfl_xor_sync({_WHOLE_WARP}, {name}, {distance})")
-            self.put(f"{name} = {bare(self._combine(op, name, other, dtype))}")
-            distance //= 2
-
-    def _tree(self, op: str, name: str, dtype: str, array: str) -> None:
-        self.put(f"{array}[thread] = {name}")
-        self.put("cuda.syncthreads()")
-        distance = self.limits.threads // 2
-        while distance:
-            self.put(f"if thread < {distance}:")
-            self.depth += 1
-            with self.scope():
-                a, b = (
-                    self.assigned(f"({array}[{at}])") for at in ("thread", f"thread + {distance}")
-                )
-                self.put(f"{array}[thread] = {bare(self._combine(op, a, b, dtype))}")
-            self.depth -= 1
-            self.put("cuda.syncthreads()")
-            distance //= 2
-
-    def _read(self, array: str, at: str) -> str:
-        name = self.assigned(f"({array}[{at}])")
-        self.put("cuda.syncthreads()")
-        return name
-
     # --- statements that differ ------------------------------------------------------------------
 
     def poll(self, s: kernel.Loop | kernel.While) -> None:
@@ -436,7 +342,7 @@ class KernelCode(Code):
     def loop(self, s: kernel.Loop) -> None:
         if s.kind is LoopKind.THREAD:
             with self._contracting(s):
-                self._share(s)
+                self.share(s)
             return
         if s.extent.op in ("size", "const") and s.extent.attr == 1 and not s.carries:
             with self.scope():

@@ -47,6 +47,13 @@ class Staged(NamedTuple):
         return {self.lane, self.row, *(e for h in self.halos for e in h[:3])}
 
 
+class Further(NamedTuple):
+    """Another element that a thread works on at a time: its indices, and whether there is one."""
+
+    axes: Axes
+    inside: Expr
+
+
 @dataclass(eq=False)
 class Kernel(Step):
     """Statements that threads of a GPU run.
@@ -73,6 +80,7 @@ class Kernel(Step):
     guards: list[tuple[Buffer, int, bool]] = field(default_factory=list)
     staged: Staged | None = None
     thread: Expr | None = None
+    further: list[Further] = field(default_factory=list)  # of "flat" and "tile"
 
     def statements(self) -> list[Stmt]:
         """All statements that its threads run."""
@@ -163,6 +171,7 @@ class Scheduling(Protocol):
 
     limits: Limits
     halves: dict[Expr, int]
+    temporaries: list[Buffer]
 
     def launch(
         self,

@@ -10,7 +10,7 @@ from fnx.lowering.ir import affine, traversal
 from fnx.lowering.ir.expressions import replacing
 from fnx.lowering.ir.kernel import Eval, Let, Loop, LoopKind, Stmt, Store
 
-from . import combining, independence
+from . import combining, independence, rows
 from .plan import Axes, Scheduling
 
 
@@ -28,8 +28,8 @@ def scheduled(scheduler: Scheduling, axes: Axes, body: list[Stmt], name: str, no
     loops = [x for x in body if isinstance(x, Loop)]
     if not loops or not all(isinstance(x, (Let, Eval, Store, Loop)) for x in body):
         return False
-    if any(b.space == "private" for b in traversal.buffers(body)):
-        return False
+    if rows.private(body):
+        return _of_own_arrays(scheduler, axes, body, name, note)
     if any(_shared_out(x, scheduler) is None for x in loops):
         return False
     terms = max(independence.extent(x) for x in loops)
@@ -39,10 +39,32 @@ def scheduled(scheduler: Scheduling, axes: Axes, body: list[Stmt], name: str, no
             return True
     if terms < limits.row if not axes or count >= limits.parallel else terms < limits.parallel:
         return False
-    if by_columns and count >= limits.parallel or count >= limits.rows and terms < limits.split:
+    if by_columns and count >= limits.parallel:
         return False
     new = [_shared_out(x, scheduler) if isinstance(x, Loop) else x for x in body]
     scheduler.launch("block", axes, new, name, note)
+    return True
+
+
+def _of_own_arrays(
+    scheduler: Scheduling, axes: Axes, body: list[Stmt], name: str, note: str
+) -> bool:
+    """The same where iterations have arrays of their own: a block for each, with its arrays."""
+    if not all(type(s) in traversal.REWRITTEN for s in traversal.statements(body)):
+        return False
+    loops = [x for x in body if isinstance(x, Loop)]
+    if not all(x.extent.op in ("size", "const") for x in loops):
+        return False
+    terms = max(independence.extent(x) for x in loops)
+    if terms < scheduler.limits.row or not any(_is_along(x.index, x) for x in loops):
+        return False
+    known = len(scheduler.temporaries)
+    new = rows.of_blocks(scheduler, body, _linear(axes), _count(axes))
+    shared = [_shared_out(x, scheduler) if isinstance(x, Loop) else x for x in new]
+    if None in shared:
+        del scheduler.temporaries[known:]
+        return False
+    scheduler.launch("block", axes, shared, name, note)  # type: ignore[arg-type]
     return True
 
 
@@ -56,7 +78,7 @@ def _count(axes: Axes) -> int:
 def _is_along(index: Expr, loop: Loop) -> bool:
     """Whether something is read side by side along a loop."""
     return any(
-        e.op == "load" and affine.is_along(e.args[0], index)
+        e.op == "load" and e.attr.space != "private" and affine.is_along(e.args[0], index)
         for e in [*traversal.nodes(loop.body), *_nodes(loop.yields)]
     )
 
@@ -127,13 +149,13 @@ def _split(
     chunk.init = [
         combining.identity(o, c.dtype) for o, c in zip(operations, s.carries, strict=True)
     ]
-    rows = _count(axes)
+    results = _count(axes)
     row = _linear(axes)
-    buffers = [scheduler.temporary(c.dtype, rows * count) for c in s.carries]
+    buffers = [scheduler.temporary(c.dtype, results * count) for c in s.carries]
 
     def place(p: Expr) -> Expr:
         if by_columns:
-            return scalar.add(scalar.mul(p, scalar.size(rows)), row)
+            return scalar.add(scalar.mul(p, scalar.size(results)), row)
         return scalar.add(scalar.mul(row, scalar.size(count)), p)
 
     stores = [Store(b, place(part), c) for b, c in zip(buffers, chunk.carries, strict=True)]

@@ -28,6 +28,11 @@ class Limits:
     reach: int = 8  # elements between neighbours that one tile has, at most
     neighbours: int = 5  # loads of an array in a plane from which on tiles of it are staged
     points: int = 1 << 18  # of a stencil from which on: eight tiles for each of 132 multiprocessors
+    elements: int = 4  # of a thread at a time, at most: more make long code
+    under_way: int = (
+        32  # bytes of loads of a thread that hide the time of one, with half of all threads
+    )
+    short: int = 100  # operations of an element up to which a thread works on several
     parallel: int = 64  # iterations from which on a loop is a kernel: two warps
     row: int = 256  # terms of a reduction from which on the threads of a block share it
     rows: int = 1 << 14  # results from which on each has a thread of its own

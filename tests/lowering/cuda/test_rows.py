@@ -1,0 +1,38 @@
+"""Rows whose loops hand numbers on to one another: a block of threads has each of them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from launched import same, shapes
+
+import fnx
+from fnx.lowering.cuda import backend
+from fnx.lowering.cuda.kernels.thresholds import SIMULATED
+
+X = np.random.default_rng(0).normal(size=(40, 50))
+
+
+@pytest.mark.parametrize(
+    ("shared", "space"), [(40 << 10, "shared"), (64, "global")], ids=["short", "long"]
+)
+def test_what_rows_keep_is_their_blocks(gpu, monkeypatch, shared, space):
+    gpu.watches = True
+    monkeypatch.setattr(backend, "limits", lambda: replace(SIMULATED, shared=shared))
+    f = lambda x: fnx.nn.softmax(x, 1)
+    kinds, compiled = shapes(f, X)
+    assert kinds == ["block"]
+    (printed,) = compiled.printed.values()
+    assert "cuda.local" not in printed.source
+    assert ("s1 = cuda.shared.array(50" in printed.source) == (space == "shared")
+    same(f, X)
+    same(fnx.grad(lambda x: (f(x) * x).sum()), X)
+    assert not gpu.races
+
+
+def test_rows_of_complex_numbers_and_of_few_elements(gpu):
+    f = lambda x: fnx.nn.softmax(x, 1)
+    same(lambda x: f(x) * (1 + 1j), X)
+    kinds, _ = shapes(f, X[:, :4])
+    assert "block" not in kinds
+    same(f, X[:, :4])
