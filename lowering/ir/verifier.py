@@ -396,7 +396,6 @@ _RULES: dict[type, Any] = {
     kernel.Nest: _Checker.nest,
 }
 
-_CPU_ONLY = frozenset({kernel.Transpose, kernel.CallLibrary, kernel.CallHost})
 _GRID = frozenset({LoopKind.GRID_BLOCK, LoopKind.THREAD})
 CPU = Target(
     "the CPU",
@@ -406,7 +405,7 @@ CPU = Target(
 )
 GPU = Target(
     "GPUs",
-    frozenset(_RULES) - _CPU_ONLY,
-    frozenset({LoopKind.SERIAL}) | _GRID,
+    frozenset(_RULES) - {kernel.Transpose},
+    frozenset(LoopKind),
     frozenset({"argument", "global", "shared", "private"}),
 )

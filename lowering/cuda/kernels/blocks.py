@@ -4,7 +4,7 @@ from math import prod
 from typing import Any
 
 from fnx.lowering.ir import kernel, traversal
-from fnx.lowering.ir.kernel import Loop, Stmt
+from fnx.lowering.ir.kernel import Loop, LoopKind, Stmt
 
 from . import independence, reductions, scans, several, stencils, transposes, updates
 from .plan import Scheduling
@@ -14,6 +14,9 @@ def scheduled(scheduler: Scheduling, s: Loop, name: str, note: str) -> bool:
     """Make kernels of a loop; False, and nothing, where threads cannot share it or it is short."""
     if independence.calls([s]):
         return False
+    if s.kind is LoopKind.GRID_BLOCK:
+        scheduler.launch("block", [(s.index, s.extent)], s.body, name, note)
+        return True
     if s.carries:
         if scans.scheduled(scheduler, [], [s], name, note):
             return True

@@ -313,10 +313,9 @@ class KernelCode(BlockCode):
                 self.store(s)
             self.depth -= 1
             self.kill(s.buffer)
+            self.put("cuda.syncthreads()")
         else:
             self.statements([s])
-        if traversal.all_writes(s):
-            self.put("cuda.syncthreads()")
 
     # --- statements that differ ------------------------------------------------------------------
 
@@ -343,6 +342,8 @@ class KernelCode(BlockCode):
         if s.kind is LoopKind.THREAD:
             with self._contracting(s):
                 self.share(s)
+            if traversal.all_writes(s):
+                self.put("cuda.syncthreads()")
             return
         if s.extent.op in ("size", "const") and s.extent.attr == 1 and not s.carries:
             with self.scope():

@@ -11,7 +11,6 @@ Legal when: iterations meet in carries only, which associative operations make.
 """
 
 from math import prod
-from typing import NamedTuple
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
@@ -22,6 +21,7 @@ from fnx.lowering.ir.number_formats import KIND, itemsize
 
 from . import combining, independence, reductions
 from .plan import Axes, Scheduling
+from .tiles import Tile
 
 _ZERO, _ONE = scalar.size(0), scalar.size(1)
 
@@ -88,29 +88,11 @@ def _linear(axes: Axes) -> Expr:
 # --- rows -----------------------------------------------------------------------------------------
 
 
-class _Tile(NamedTuple):
-    """What a block has in shared memory of each of `rows`: `items` elements for each of `lanes` threads."""
-
-    rows: int
-    lanes: int
-    items: int
-
-    @property
-    def length(self) -> int:
-        return self.lanes * self.items
-
-
-def _tile(scheduler: Scheduling, s: Loop, n: int) -> _Tile:
-    """The tiles of rows of n elements. Items are odd in number: threads find theirs in different banks."""
+def _tile(scheduler: Scheduling, s: Loop, n: int) -> Tile:
+    """The tiles of rows of n elements; shared memory has two totals of each thread, and ends, too."""
     limits = scheduler.limits
-    odd = lambda k: k - 1 + k % 2
     size = sum(itemsize(_kept(c.dtype)) for c in s.carries)
-    most = (
-        limits.shared // (size * limits.threads) - 3
-    )  # there are two totals of each thread, and ends
-    most = max(odd(min(limits.scan_items, most)), 1)
-    lanes = min(1 << (-(-n // most) - 1).bit_length(), limits.threads)
-    return _Tile(limits.threads // lanes, lanes, min(odd(-(-n // lanes) + 1), most))
+    return Tile.of(limits, n, min(limits.scan_items, limits.shared // (size * limits.threads) - 3))
 
 
 def _kept(dtype: str) -> str:
@@ -127,7 +109,7 @@ class _Rows:
         axes: Axes,
         s: Loop,
         operations: list[str],
-        tile: _Tile,
+        tile: Tile,
         parts: tuple[int, int],
     ):
         self.scheduler, self.axes, self.loop, self.operations = scheduler, axes, s, operations

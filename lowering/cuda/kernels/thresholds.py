@@ -47,7 +47,10 @@ class Limits:
     per_place: int = 4  # updates of a place by a block from which on it has a copy of all places
     together: int = 4  # updates of a thread that are loaded before the first of them is made
     product: int = 1 << 15  # multiplications from which on a product of matrices is cuBLAS's
-    sorted: int = 32  # elements of a row from which on threads merge runs: one sorts fewer
+    sorted: int = 32  # elements of a row from which on threads share it: one sorts fewer
+    sort_items: int = (
+        9  # elements of a thread in a tile that a block sorts: 36 KiB of float64, twice
+    )
     graph: int = 1 << 10  # launches of a graph, at most: a launch in it takes a microsecond less
     ahead: int = 16  # rounds, or launches of branches, before the host asks whether they are wanted
     rounds: int = 4  # of a loop from which on recording its launches pays
@@ -59,5 +62,5 @@ LIMITS = Limits()
 SIMULATED = Limits(
     threads=8, blocks=3, tile=(4, 2), parallel=2, row=6, rows=40, split=20, parts=4, copies=2, ahead=8,
     scan=5, scan_items=3, scan_rows=9, scan_part=3, scan_parts=3, points=1,
-    together=2, per_place=1,
+    sort_items=3, together=2, per_place=1,
 )  # fmt: skip
