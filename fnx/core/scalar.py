@@ -332,6 +332,14 @@ def extremum(op: str, a: Expr, b: Expr) -> Expr:
     return node(op, a.dtype, (a, b), "either zero" if "float" in a.dtype else None)
 
 
+def logaddexp(a: Expr, b: Expr) -> Expr:
+    """log(exp(a) + exp(b)), without overflow."""
+    high, low = apply("max", a, b), apply("min", a, b)
+    # of equal infinities the difference is not a number
+    gap = select(compare("eq", high, low), const(0, a.dtype), sub(low, high))
+    return add(high, apply("log1p", apply("exp", gap)))
+
+
 def cast(x: Expr, dtype: str) -> Expr:
     """Conversion of value: as C's for numbers (float to int saturates, nan to 0); `!= 0` to bool."""
     if x.dtype == dtype:

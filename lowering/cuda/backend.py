@@ -59,9 +59,9 @@ class Compiled:
         self.jaxpr, self.donated = jaxpr, tuple(donated)
         self.seconds: dict[str, float] = {}
         clock = time.perf_counter()
-        self.program, self.notes = pipeline.build(jaxpr, donated, CudaTarget())
+        self.program, self.notes = pipeline.build(jaxpr, donated, CudaTarget(limits()))
         if config.check.value:
-            verifier.check(self.program)
+            verifier.check(self.program, verifier.GPU)
         self.seconds["build"], clock = time.perf_counter() - clock, time.perf_counter()
         self.limits = limits()
         self.plan = schedule.plan(self.program, self.limits)

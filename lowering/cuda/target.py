@@ -9,7 +9,7 @@ from fnx.lowering.transform import loop_fusion
 
 from . import libraries, sorting
 from .kernels import columns
-from .kernels.thresholds import GPU, LIMITS
+from .kernels.thresholds import GPU, LIMITS, Limits
 
 # Functions of SciPy's for which a GPU has no code: the host computes them.
 _HOST = frozenset(
@@ -45,6 +45,10 @@ class CudaTarget(PortableTarget):
     results_apart = True
     updates_in_blocks = False
     chooses_pieces = True
+
+    def __init__(self, limits: Limits = LIMITS):
+        super().__init__()
+        self.limits = limits
 
     def math(self, name: str, dtype: str) -> bool:
         return name not in _HOST

@@ -222,6 +222,11 @@ class Fill(Stmt):
 
 
 @dataclass(eq=False)
+class Barrier(Stmt):
+    """The threads of a block wait for one another, and see from here on what they have stored."""
+
+
+@dataclass(eq=False)
 class CallLibrary(Stmt):
     """Call a C routine by pointer: `symbol` is resolved when the program is loaded.
 

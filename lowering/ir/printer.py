@@ -205,6 +205,9 @@ class _Text:
             f"copy {count} to {self.ref(depth, s.destination)} from {self.ref(depth, s.source)}",
         )
 
+    def barrier(self, depth: int, s: kernel.Barrier) -> None:
+        self.put(depth, "barrier")
+
     def transpose(self, depth: int, s: kernel.Transpose) -> None:
         to, of = self.e(depth, *s.apart)
         where = f"{self.ref(depth, s.destination)} by {to} from {self.ref(depth, s.source)} by {of}"
@@ -248,6 +251,7 @@ _SHOW: dict[type, Any] = {
     kernel.While: _Text.while_,
     kernel.If: _Text.if_,
     kernel.Copy: _Text.copy,
+    kernel.Barrier: _Text.barrier,
     kernel.Transpose: _Text.transpose,
     kernel.Fill: _Text.fill,
     kernel.CallLibrary: _Text.library,

@@ -59,6 +59,8 @@ def expressions(stmt: Stmt) -> list[Expr]:
             return [ref.index for ref, _, _ in (*stmt.inputs, *stmt.outputs)]
         case kernel.Nest():
             return list(stmt.results)
+        case kernel.Barrier():
+            return []
     raise TypeError(f"not a statement of the Kernel IR: {stmt!r}")
 
 

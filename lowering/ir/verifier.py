@@ -208,6 +208,9 @@ class _Checker:
         if s.destination.buffer.dtype != s.source.buffer.dtype:
             self.fail(f"a copy from {s.source.buffer.dtype} to {s.destination.buffer.dtype}")
 
+    def barrier(self, s: kernel.Barrier) -> None:
+        pass
+
     def transpose(self, s: kernel.Transpose) -> None:
         self.ref(s.destination)
         self.ref(s.source)
@@ -385,6 +388,7 @@ _RULES: dict[type, Any] = {
     kernel.While: _Checker.while_,
     kernel.If: _Checker.if_,
     kernel.Copy: _Checker.copy,
+    kernel.Barrier: _Checker.barrier,
     kernel.Transpose: _Checker.transpose,
     kernel.Fill: _Checker.fill,
     kernel.CallLibrary: _Checker.library,
@@ -392,17 +396,16 @@ _RULES: dict[type, Any] = {
     kernel.Nest: _Checker.nest,
 }
 
-_CPU_ONLY = frozenset({kernel.Transpose, kernel.CallLibrary, kernel.CallHost})
 _GRID = frozenset({LoopKind.GRID_BLOCK, LoopKind.THREAD})
 CPU = Target(
     "the CPU",
-    frozenset(_RULES),
+    frozenset(_RULES) - {kernel.Barrier},
     frozenset(LoopKind) - _GRID,
     frozenset({"argument", "global", "private"}),
 )
 GPU = Target(
     "GPUs",
-    frozenset(_RULES) - _CPU_ONLY,
-    frozenset({LoopKind.SERIAL}) | _GRID,
+    frozenset(_RULES) - {kernel.Transpose},
+    frozenset(LoopKind),
     frozenset({"argument", "global", "shared", "private"}),
 )

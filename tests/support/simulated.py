@@ -47,7 +47,7 @@ def run(jaxpr: Any, values: Sequence[np.ndarray], target: Any = None) -> list[np
     from fnx.lowering.cuda.kernels import schedule
     from fnx.lowering.cuda.target import CudaTarget
 
-    program, _ = pipeline.build(jaxpr, (), target or CudaTarget())
+    program, _ = pipeline.build(jaxpr, (), target or CudaTarget(backend.limits()))
     driver, limits = backend.driver(), backend.limits()
     executable = Executable(schedule.plan(program, limits), limits, driver)
     scalar.forget()
@@ -81,7 +81,7 @@ def samples() -> Iterator[tuple[str, Callable[[], None]]]:
 
     from fnx.core.array import ConcreteArray
     from fnx.interpreters.trace import trace_closed
-    from fnx.lowering.cuda import simulator
+    from fnx.lowering.cuda import backend, simulator
     from fnx.lowering.cuda.target import CudaTarget
 
     class Stored(CudaTarget):
@@ -91,7 +91,7 @@ def samples() -> Iterator[tuple[str, Callable[[], None]]]:
     def check(sample: Any, values: Any) -> None:
         arrays = [ConcreteArray(np.asarray(v)) for v in values]
         jaxpr = trace_closed(sample.prim.apply, [a.aval for a in arrays])
-        found = run(jaxpr, [np.asarray(a) for a in arrays], Stored())
+        found = run(jaxpr, [np.asarray(a) for a in arrays], Stored(backend.limits()))
         wanted = sample.prim.apply(*arrays)
         if sample.prim.name in UP_TO_PHASES and not simulator.is_simulated():
             found, wanted = map(abs, found), map(abs, map(np.asarray, wanted))

@@ -51,16 +51,9 @@ _ACCEPTS = {
 }
 
 
-def _logaddexp(a: expr.Expr, b: expr.Expr) -> expr.Expr:
-    high, low = expr.apply("max", a, b), expr.apply("min", a, b)
-    # of equal infinities the difference is not a number
-    gap = expr.select(expr.compare("eq", high, low), expr.const(0, a.dtype), expr.sub(low, high))
-    return expr.add(high, expr.apply("log1p", expr.apply("exp", gap)))
-
-
 def _combine(kind: str, a: expr.Expr, b: expr.Expr) -> expr.Expr:
     if kind == "cumlogsumexp":
-        return _logaddexp(a, b)
+        return expr.logaddexp(a, b)
     if kind in ("cummax", "cummin"):
         return expr.extremum(kind[3:], a, b)
     return expr.add(a, b) if kind == "cumsum" else expr.mul(a, b)

@@ -32,6 +32,9 @@ class BlockCode(Code):
 
     def share(self, s: kernel.Loop) -> None:
         """The threads of a block share the iterations; carries are combined over all of them."""
+        if not s.carries and s.extent.op == "size" and s.extent.attr % self.limits.threads == 0:
+            self._share_evenly(s, s.extent.attr // self.limits.threads)
+            return
         extent, names = bare(self.index(s.extent)), self.named(s.carries)
         operations = combining.operations(s) or []
         neutral = [
@@ -61,6 +64,21 @@ class BlockCode(Code):
             found = scalar.var(c.dtype)
             self.bind(found, name)
             self.bind(c, self.assigned(self._once(combining.combined(o, start, found))))
+
+    def _share_evenly(self, s: kernel.Loop, times: int) -> None:
+        """The same where each thread has as many: compilers see how many, and write loops out."""
+        self.before(s)
+        name = "thread"
+        if times > 1:
+            turn, name = self.fresh("i"), self.fresh("i")
+            self.put(f"for {turn} in range({times}):")
+            self.put(f"    {name} = {turn} * {self.limits.threads} + thread")
+        self.depth += times > 1
+        with self.scope():
+            self.indices.add(s.index)
+            self.bind(s.index, name)
+            self.statements(s.body)
+        self.depth -= times > 1
 
     def _once(self, e: Expr) -> str:
         self.uses[e] += 1

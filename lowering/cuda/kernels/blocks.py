@@ -4,9 +4,9 @@ from math import prod
 from typing import Any
 
 from fnx.lowering.ir import kernel, traversal
-from fnx.lowering.ir.kernel import Loop, Stmt
+from fnx.lowering.ir.kernel import Loop, LoopKind, Stmt
 
-from . import independence, reductions, several, stencils, transposes, updates
+from . import independence, reductions, scans, several, stencils, transposes, updates
 from .plan import Scheduling
 
 
@@ -14,7 +14,12 @@ def scheduled(scheduler: Scheduling, s: Loop, name: str, note: str) -> bool:
     """Make kernels of a loop; False, and nothing, where threads cannot share it or it is short."""
     if independence.calls([s]):
         return False
+    if s.kind is LoopKind.GRID_BLOCK:
+        scheduler.launch("block", [(s.index, s.extent)], s.body, name, note)
+        return True
     if s.carries:
+        if scans.scheduled(scheduler, [], [s], name, note):
+            return True
         return reductions.whole(scheduler, s, name, note)
     if s.extent.op not in ("size", "const"):
         return _of_unknown_length(scheduler, s, name, note)
@@ -28,8 +33,9 @@ def scheduled(scheduler: Scheduling, s: Loop, name: str, note: str) -> bool:
     for x in reversed([x for x in loops if x not in found]):
         rest = [Loop(x.index, x.extent, rest, reverse=x.reverse)]
     axes = [(x.index, x.extent) for x in found]
-    if reductions.scheduled(scheduler, axes, rest, name, note):
-        return True
+    for rows in (scans, reductions):
+        if rows.scheduled(scheduler, axes, rest, name, note):
+            return True
     if independence.count(found) < scheduler.limits.parallel:
         return False
     return flat(scheduler, axes, rest, name, note)

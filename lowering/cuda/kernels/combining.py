@@ -39,12 +39,27 @@ def _operation(loop: Loop, k: int) -> str | None:
             if inner.init[j] is not carry:
                 return None
             return _operation(inner, j)
-    if value.op not in _OPERATIONS or len(value.args) != 2:
-        return None
+    found = _parts(value, carry)
+    return None if found is None or depends_on([found[1]], loop.carries) else found[0]
+
+
+def _parts(value: Expr, carry: Expr) -> tuple[str, Expr] | None:
+    """The operation that makes a value of a carry, and what it combines it with."""
+    high = value.args[0] if value.op == "add" else value
+    if high.op == "max" and high is not value:
+        for term in high.args:
+            if scalar.logaddexp(carry, term) is value:
+                return "logaddexp", term
     others = [a for a in value.args if a is not carry]
-    if len(others) != 1 or depends_on(others, loop.carries):
+    if value.op not in _OPERATIONS or len(value.args) != 2 or len(others) != 1:
         return None
-    return value.op
+    return value.op, others[0]
+
+
+def terms(loop: Loop) -> list[Expr]:
+    """What each carry of a loop is combined with, where nothing is between them."""
+    found = [_parts(y, c) for y, c in zip(loop.yields, loop.carries, strict=True)]
+    return [x[1] for x in found if x is not None]
 
 
 def sees_carries(loop: Loop) -> bool:
@@ -74,14 +89,22 @@ def identity(op: str, dtype: str) -> Expr:
     if kind == "b":
         return scalar.const(op == "min", dtype)
     if kind in "fh":
-        return scalar.const(float("-inf" if op == "max" else "inf"), dtype)
+        return scalar.const(float("inf" if op == "min" else "-inf"), dtype)
     width = 8 * BYTES[dtype]
     low, high = (0, (1 << width) - 1) if kind == "u" else (-(1 << width - 1), (1 << width - 1) - 1)
     return scalar.const(low if op == "max" else high, dtype)
 
 
 def combined(op: str, a: Expr, b: Expr) -> Expr:
-    return scalar.apply(op, a, b)
+    return scalar.logaddexp(a, b) if op == "logaddexp" else scalar.apply(op, a, b)
 
 
-__all__ = ["associative", "combined", "identity", "operations", "replacing", "sees_carries"]
+__all__ = [
+    "associative",
+    "combined",
+    "identity",
+    "operations",
+    "replacing",
+    "sees_carries",
+    "terms",
+]

@@ -57,7 +57,11 @@ class KernelCode(BlockCode):
     """The function of a kernel: where each thread begins, then statements as in the other printer."""
 
     forms = forms
-    methods: ClassVar[dict[type, str]] = {**Code.methods, Atomic: "atomic"}
+    methods: ClassVar[dict[type, str]] = {
+        **Code.methods,
+        Atomic: "atomic",
+        kernel.Barrier: "barrier",
+    }
 
     def __init__(self, k: Kernel, limits: Limits):
         super().__init__(uses(k.statements()), limits)
@@ -286,13 +290,17 @@ class KernelCode(BlockCode):
     def _block(self) -> None:
         start, step = "np.int64(cuda.blockIdx.x)", "np.int64(cuda.gridDim.x)"
         self.put("thread = np.int64(cuda.threadIdx.x)")
+        if self.k.thread is not None:
+            self.bind(self.k.thread, "thread")
+            self.indices.add(self.k.thread)
         index = self.fresh("i")
         self.put(f"for {index} in range({start}, {self._size(self.k.axes)}, {step}):")
         self.depth += 1
         with self.scope():
             self._bind_axes([index])
+            one = self._of_block if self.k.thread is None else lambda s: self.statements([s])
             for s in self.k.body:
-                self._of_block(s)
+                one(s)
             for v, (buffer, place) in self.k.stored.items():
                 self._of_block(kernel.Store(buffer, scalar.size(place), v))
         self.depth -= 1
@@ -306,15 +314,19 @@ class KernelCode(BlockCode):
                 self.store(s)
             self.depth -= 1
             self.kill(s.buffer)
+            self.put("cuda.syncthreads()")
         else:
             self.statements([s])
-        if traversal.all_writes(s):
-            self.put("cuda.syncthreads()")
 
     # --- statements that differ ------------------------------------------------------------------
 
     def poll(self, s: kernel.Loop | kernel.While) -> None:
         """Nobody can ask a GPU to stop; the host stops between launches."""
+
+    def barrier(self, s: kernel.Barrier) -> None:
+        self.put("cuda.syncthreads()")
+        for b in self.private:
+            self.kill(b)
 
     def atomic(self, s: Atomic) -> None:
         index, value = self.index(s.index), self.value(s.value)
@@ -331,6 +343,8 @@ class KernelCode(BlockCode):
         if s.kind is LoopKind.THREAD:
             with self._contracting(s):
                 self.share(s)
+            if traversal.all_writes(s):
+                self.put("cuda.syncthreads()")
             return
         if s.extent.op in ("size", "const") and s.extent.attr == 1 and not s.carries:
             with self.scope():

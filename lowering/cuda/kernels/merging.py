@@ -1,20 +1,41 @@
-"""Sorting by many threads: runs are merged by ranks, every element by a thread of its own.
+"""Sorting by blocks of threads: runs in shared memory, then passes that merge two of them at a time.
 
-An element's place in two merged runs is its place in its own run and how many elements of the other run
-go before it, which a binary search tells. Each pass doubles the runs; equal elements of the first go first,
-so the order is stable. The passes are a loop around one kernel, to which the length of a run is a number.
+A block sorts a tile of a row in shared memory: each thread some elements, then all of them merge runs, each
+as many of the result. Of two runs that are merged, how many elements of the first are among the first d of
+the result is found by a binary search (the merge path), so threads and blocks begin wherever they are to.
+Passes over memory go tile by tile in the same way: a first kernel finds where tiles begin, a second one
+merges each in shared memory. Equal elements of the first run go first: the order is stable.
 
-Source: merging by ranks (Shiloach & Vishkin 1981).
+All is loops with shared arrays, which one thread could run, too: a loop of a block's threads is over before
+the next one begins.
+
+Source: GPU Merge Path (Green, McColl & Bader 2012).
 """
 
 from collections.abc import Callable, Sequence
+from math import prod
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.ir.kernel import Let, Loop, Stmt, While
+from fnx.lowering.ir.kernel import Buffer, If, Let, Loop, LoopKind, Stmt, Store, While
+from fnx.lowering.ir.number_formats import itemsize
+
+from .thresholds import Limits
+from .tiles import Tile
 
 Values = Sequence[Expr]
-_ONE = scalar.size(1)
+Row = tuple[Expr, ...]
+Read = Callable[[Row, Expr], Values]
+Put = Callable[[Row, Expr, Values], list[Stmt]]
+_ZERO, _ONE = scalar.size(0), scalar.size(1)
+
+
+def _least(a: Expr, b: Expr) -> Expr:
+    return scalar.apply("min", a, b)
+
+
+def _most(a: Expr, b: Expr) -> Expr:
+    return scalar.apply("max", a, b)
 
 
 def _named(values: Values) -> tuple[list[Expr], Stmt]:
@@ -22,60 +43,340 @@ def _named(values: Values) -> tuple[list[Expr], Stmt]:
     return names, Let(names, list(values))
 
 
-def _least(a: Expr, b: Expr) -> Expr:
-    return scalar.apply("min", a, b)
+class Sorting:
+    """The statements that sort rows of n elements; each is `kinds`, values that move together.
 
-
-def passes(n: int) -> int:
-    """How many passes sort n elements."""
-    return (n - 1).bit_length()
-
-
-def loop(count: int, width: int, total: int, one: Callable[[Expr, Expr, Expr], list[Stmt]]) -> Stmt:
-    """Passes from one half of buffers of 2 * total elements to the other, the first half first.
-
-    one(width, source, target) are the statements of a pass, from where the halves begin.
+    `memory(dtype, size)` makes a buffer of work memory, `shared` one of a block.
     """
-    w, h = scalar.var("int64", "w"), scalar.var("int64", "h")
-    target = scalar.sub(scalar.size(total), h)
-    t = scalar.counter("t", max(count, 1))
-    start = [scalar.const(width, "int64"), scalar.size(0)]
-    return Loop(t, scalar.size(count), one(w, h, target), [w, h], start, [scalar.add(w, w), target])
 
+    def __init__(
+        self,
+        others: tuple[int, ...],
+        n: int,
+        kinds: Sequence[str],
+        less: Callable[[Values, Values], Expr],
+        limits: Limits,
+        memory: Callable[[str, int], Buffer],
+        shared: Callable[[str, int], Buffer],
+    ):
+        self.others, self.n, self.kinds, self.less = others, n, kinds, less
+        self.limits, self.memory = limits, memory
+        size = 2 * limits.threads * sum(map(itemsize, kinds))
+        self.tile = Tile.of(limits, n, min(limits.sort_items, limits.shared // size))
+        self.count = prod(others)
+        self.tiles = -(-n // self.tile.length)
+        self.half = self.tile.rows * self.tile.length
+        self.runs = [shared(d, 2 * self.half) for d in kinds]
 
-def placed(
-    length: int,
-    width: Expr,
-    i: Expr,
-    read: Callable[[Expr], Values],
-    less: Callable[[Values, Values], Expr],
-    put: Callable[[Expr, Values], list[Stmt]],
-) -> list[Stmt]:
-    """Put the i-th of `length` elements, in runs of `width`, where it goes in runs twice as long."""
-    n, twice = scalar.size(length), scalar.add(width, width)
-    start = scalar.apply("and", i, scalar.apply("neg", twice))
-    middle = _least(scalar.add(start, width), n)
-    end = _least(scalar.add(start, twice), n)
-    is_left = scalar.compare("lt", i, middle)
-    mine, let = _named(read(i))
-    first = scalar.select(is_left, middle, start)  # of the other run
-    low, high = scalar.var("int64", "l"), scalar.var("int64", "h")
-    between = scalar.apply("shift_right_logical", scalar.add(low, high), scalar.const(1, "int64"))
-    (at,), let_at = _named([between])
-    other, let_other = _named(read(at))
-    goes_before = scalar.select(is_left, less(other, mine), scalar.apply("not", less(mine, other)))
-    yields = [
-        scalar.select(goes_before, scalar.add(at, _ONE), low),
-        scalar.select(goes_before, high, at),
-    ]
-    search = While(
-        [],
-        scalar.compare("lt", low, high),
-        [let_at, let_other],
-        [low, high],
-        [first, scalar.select(is_left, end, middle)],
-        yields,
-    )
-    own = scalar.sub(i, scalar.select(is_left, start, middle))
-    place = scalar.add(scalar.add(start, own), scalar.sub(low, first))
-    return [let, search, *put(place, mine)]
+    def statements(self, read: Read, put: Put) -> list[tuple[str, Stmt]]:
+        """Loops that sort, each with a note."""
+        if self.tiles == 1:
+            return [("rows sorted", self._sorted(read, put))]
+        total = self.count * self.n
+        buffers = [self.memory(d, 2 * total) for d in self.kinds]
+        splits = self.memory("int64", self.count * self.tiles)
+        passes = (self.tiles - 1).bit_length()
+        place = lambda row, i: scalar.linear_index((*row, i), (*self.others, self.n))
+
+        def out_of(start: Expr) -> Read:
+            at = lambda row, i: scalar.add(start, place(row, i))
+            return lambda row, i: [scalar.load(b, at(row, i), b.dtype) for b in buffers]
+
+        def into(start: Expr) -> Put:
+            at = lambda row, i: scalar.add(start, place(row, i))
+            return lambda row, i, values: [
+                Store(b, at(row, i), v) for b, v in zip(buffers, values, strict=True)
+            ]
+
+        def merged(width: Expr, source: Expr, to: Put) -> list[Stmt]:
+            of = out_of(source)
+            return [self._splits(width, of, splits), self._merged(width, of, splits, to)]
+
+        width, source = scalar.var("int64", "w"), scalar.var("int64", "h")
+        target = scalar.sub(scalar.size(total), source)
+        turns = scalar.size(passes - 1)
+        again = Loop(
+            scalar.counter("r", passes),
+            turns,
+            merged(width, source, into(target)),
+            [width, source],
+            [scalar.const(1, "int64"), _ZERO],
+            [scalar.add(width, width), target],
+        )
+        last = scalar.const(1 << (passes - 1), "int64")
+        end = scalar.size((passes - 1) % 2 * total)
+        splitting, merging = merged(last, end, put)
+        return [
+            ("tiles sorted", self._sorted(read, into(_ZERO))),
+            *([("tiles merged", again)] if passes > 1 else []),
+            ("where the last tiles begin", splitting),
+            ("the last tiles merged", merging),
+        ]
+
+    # --- rows and tiles ------------------------------------------------------------------------------
+
+    def _row(self, number: Expr) -> Row:
+        """The indices of a row, by its number."""
+        found: list[Expr] = []
+        for n in reversed(self.others[1:]):
+            number, index = scalar.divmod_size(number, n)
+            found.append(index)
+        return (*([number] if self.others else ()), *reversed(found))
+
+    def _tile_of(self, unit: Expr) -> tuple[Row, Expr]:
+        """The row of a tile and where in it the tile is, by its number among all of them."""
+        if self.count == 1:
+            return self._row(_ZERO), unit
+        row, number = scalar.divmod_size(unit, self.tiles)
+        return self._row(row), number
+
+    def _blocks(self, make: Callable[[Expr], list[Stmt]]) -> Stmt:
+        """A kernel; make(b) are the loops of the b-th block's threads."""
+        count = -(-self.count * self.tiles // self.tile.rows)
+        b = scalar.counter("b", count)
+        return Loop(b, scalar.size(count), make(b), kind=LoopKind.GRID_BLOCK)
+
+    def _each(self, make: Callable[[Expr], list[Stmt]]) -> Stmt:
+        """make(e) for each element of a block, side by side."""
+        e = scalar.counter("e", self.half)
+        return Loop(e, scalar.size(self.half), make(e), kind=LoopKind.THREAD)
+
+    def _threads(self, make: Callable[[Expr], list[Stmt]]) -> Stmt:
+        """make(t) for each thread of a block."""
+        t = scalar.counter("t", self.limits.threads)
+        return Loop(t, scalar.size(self.limits.threads), make(t), kind=LoopKind.THREAD)
+
+    def _of_block(self, b: Expr, number: Expr, per_row: int) -> tuple[Expr, Expr, Expr, Expr]:
+        """Of an element or thread: its row of the block, its place in it, the tile, how many that has."""
+        own, place = (_ZERO, number)
+        if self.tile.rows > 1:
+            own, place = scalar.divmod_size(number, per_row)
+        unit = scalar.add(scalar.mul(b, scalar.size(self.tile.rows)), own)
+        last = self.count * self.tiles - 1
+        length, n = scalar.size(self.tile.length), scalar.size(self.n)
+        inside = _least(unit, scalar.size(last)) if (last + 1) % self.tile.rows else unit
+        first = scalar.mul(self._tile_of(inside)[1], length)
+        many = _least(length, scalar.sub(n, first)) if self.n % self.tile.length else length
+        if inside is not unit:
+            many = scalar.select(scalar.compare("eq", unit, inside), many, _ZERO)
+        return own, place, inside, many
+
+    def _load(self, at: Expr) -> list[Expr]:
+        return [scalar.load(b, at, b.dtype) for b in self.runs]
+
+    def _store(self, at: Expr, values: Values) -> list[Stmt]:
+        return [Store(b, at, v) for b, v in zip(self.runs, values, strict=True)]
+
+    # --- a tile in shared memory -----------------------------------------------------------------------
+
+    def _sorted(self, read: Read, put: Put) -> Stmt:
+        """Tiles sorted, each by itself."""
+        lanes, last = self.tile.lanes, scalar.size(self.n - 1)
+        length = scalar.size(self.tile.length)
+
+        def of(b: Expr, e: Expr) -> tuple[Row, Expr, Expr]:
+            _, place, unit, many = self._of_block(b, e, self.tile.length)
+            row, number = self._tile_of(unit)
+            i = scalar.add(scalar.mul(number, length), place)
+            return row, i, scalar.compare("lt", place, many)
+
+        def taken(b: Expr, e: Expr) -> list[Stmt]:
+            row, i, _ = of(b, e)
+            return self._store(e, read(row, _least(i, last)))
+
+        def given(b: Expr, e: Expr, half: Expr) -> list[Stmt]:
+            row, i, inside = of(b, e)
+            return [If(inside, put(row, i, self._load(scalar.add(half, e))), [])]
+
+        def body(b: Expr) -> list[Stmt]:
+            rounds = lanes.bit_length() - 1
+            s, h = scalar.var("int64", "s"), scalar.var("int64", "h")
+            merge = self._threads(lambda t: self._pair(b, t, s, h))
+            target = scalar.sub(scalar.size(self.half), h)
+            again = Loop(
+                scalar.counter("r", max(rounds, 1)),
+                scalar.size(rounds),
+                [merge],
+                [s, h],
+                [scalar.const(1, "int64"), _ZERO],
+                [scalar.add(s, s), target],
+            )
+            end = scalar.size(rounds % 2 * self.half)
+            return [
+                self._each(lambda e: taken(b, e)),
+                self._threads(lambda t: self._inserted(b, t)),
+                *([again] if rounds else []),
+                self._each(lambda e: given(b, e, end)),
+            ]
+
+        return self._blocks(body)
+
+    def _mine(self, b: Expr, t: Expr) -> tuple[Expr, Expr, Expr, Expr]:
+        """Of a thread: its lane, where its row begins, its place in the row, how many the row has."""
+        own, lane, _, many = self._of_block(b, t, self.tile.lanes)
+        start = scalar.mul(own, scalar.size(self.tile.length))
+        return lane, start, scalar.mul(lane, scalar.size(self.tile.items)), many
+
+    def _inserted(self, b: Expr, t: Expr) -> list[Stmt]:
+        """The elements of a thread in order, by insertion."""
+        items = scalar.size(self.tile.items)
+        _, start, place, many = self._mine(b, t)
+        first = scalar.add(start, place)
+        count = _most(_least(items, scalar.sub(many, place)), _ZERO)
+        k, at = scalar.counter("k", self.tile.items), scalar.var("int64", "j")
+        new, let = _named(self._load(scalar.add(first, k)))
+        before = self._load(scalar.sub(_most(at, scalar.add(first, _ONE)), _ONE))
+        goes_on = scalar.logical_and(scalar.compare("gt", at, first), self.less(new, before))
+        move = self._store(at, self._load(scalar.sub(at, _ONE)))
+        search = While([], goes_on, move, [at], [scalar.add(first, k)], [scalar.sub(at, _ONE)])
+        return [Loop(k, count, [let, search, *self._store(at, new)])]
+
+    def _pair(self, b: Expr, t: Expr, s: Expr, half: Expr) -> list[Stmt]:
+        """What a thread does of a round that merges runs of `s` threads, from one half to the other."""
+        lane, start, place, many = self._mine(b, t)
+        ends = self._ends(lane, s, self.tile.items, many)
+        a, _, end = ends
+        target = scalar.add(start, scalar.sub(scalar.size(self.half), half))
+        return self._one(
+            scalar.add(start, half),
+            ends,
+            _least(scalar.sub(place, a), scalar.sub(end, a)),
+            _most(_least(scalar.size(self.tile.items), scalar.sub(end, place)), _ZERO),
+            scalar.add(target, place),
+        )
+
+    @staticmethod
+    def _ends(number: Expr, width: Expr, items: int, many: Expr) -> tuple[Expr, Expr, Expr]:
+        """Where the two runs of `width` begin and end that a lane, or a tile, is in."""
+        at = lambda x: scalar.mul(x, scalar.size(items))
+        twice = scalar.add(width, width)
+        first = at(scalar.apply("and", number, scalar.apply("neg", twice)))
+        middle = _most(_least(scalar.add(first, at(width)), many), first)
+        return first, middle, _most(_least(scalar.add(first, at(twice)), many), first)
+
+    def _one(
+        self, base: Expr, ends: tuple[Expr, Expr, Expr], d: Expr, count: Expr, target: Expr
+    ) -> list[Stmt]:
+        """Merge two runs in shared memory from the d-th element of the result on, so many of it.
+
+        `ends` are where the first begins, where it ends and the second begins, and where that ends.
+        """
+        named, let = _named([*[scalar.add(base, x) for x in ends], d])
+        a, b, end, start = named
+        na, nb = scalar.sub(b, a), scalar.sub(end, b)
+        search, first = self._path(
+            lambda i: self._load(scalar.add(a, i)),
+            lambda j: self._load(scalar.add(b, j)),
+            na,
+            nb,
+            start,
+        )
+        i, j = scalar.var("int64", "i"), scalar.var("int64", "j")
+        k = scalar.counter("k", self.tile.items)
+        has_a, has_b = scalar.compare("lt", i, b), scalar.compare("lt", j, end)
+        of_a, of_b = scalar.select(has_a, i, j), scalar.select(has_b, j, i)
+        after = self.less(self._load(of_b), self._load(of_a))
+        is_b, let_is = _named(
+            [scalar.logical_and(has_b, scalar.apply("or", scalar.apply("not", has_a), after))]
+        )
+        taken = self._load(scalar.select(is_b[0], of_b, of_a))
+        taken[0] = scalar.select(is_b[0], self._load(of_b)[0], self._load(of_a)[0])
+        more = scalar.select(is_b[0], _ZERO, _ONE)
+        merge = Loop(
+            k,
+            count,
+            [let_is, *self._store(scalar.add(target, k), taken)],
+            [i, j],
+            [scalar.add(a, first), scalar.add(b, scalar.sub(start, first))],
+            [scalar.add(i, more), scalar.add(j, scalar.sub(_ONE, more))],
+        )
+        return [let, search, merge]
+
+    def _path(
+        self, read_a: Callable, read_b: Callable, na: Expr, nb: Expr, d: Expr
+    ) -> tuple[Stmt, Expr]:
+        """A search for how many elements of the first of two runs are among the first d of both."""
+        low, high = scalar.var("int64", "l"), scalar.var("int64", "h")
+        half = scalar.apply("shift_right_logical", scalar.add(low, high), scalar.const(1, "int64"))
+        (middle,), let = _named([half])
+        other = read_b(scalar.sub(scalar.sub(d, _ONE), middle))
+        goes, let_goes = _named([scalar.apply("not", self.less(other, read_a(middle)))])
+        search = While(
+            [],
+            scalar.compare("lt", low, high),
+            [let, let_goes],
+            [low, high],
+            [_most(scalar.sub(d, nb), _ZERO), _least(d, na)],
+            [
+                scalar.select(goes[0], scalar.add(middle, _ONE), low),
+                scalar.select(goes[0], high, middle),
+            ],
+        )
+        return search, low
+
+    # --- passes over memory ----------------------------------------------------------------------------
+
+    def _splits(self, width: Expr, read: Read, splits: Buffer) -> Stmt:
+        """How many elements of the first of two runs, of `width` tiles, go before each tile of both."""
+        unit = scalar.counter("u", self.count * self.tiles)
+        row, number = self._tile_of(unit)
+        length = self.tile.length
+        named, let = _named([*self._ends(number, width, length, scalar.size(self.n)), number])
+        a, b, end, tile = named
+        d = scalar.sub(scalar.mul(tile, scalar.size(length)), a)
+        search, found = self._path(
+            lambda i: read(row, scalar.add(a, i)),
+            lambda j: read(row, scalar.add(b, j)),
+            scalar.sub(b, a),
+            scalar.sub(end, b),
+            d,
+        )
+        body: list[Stmt] = [let, search, Store(splits, unit, found)]
+        return Loop(unit, scalar.size(self.count * self.tiles), body, kind=LoopKind.VECTORIZED)
+
+    def _merged(self, width: Expr, read: Read, splits: Buffer, put: Put) -> Stmt:
+        """Tiles of two runs of `width` tiles, merged in shared memory."""
+        length, last = scalar.size(self.tile.length), scalar.size(self.n - 1)
+
+        def body(b: Expr) -> list[Stmt]:
+            row, number = self._tile_of(b)
+            first, middle, end = self._ends(number, width, self.tile.length, scalar.size(self.n))
+            start = scalar.mul(number, length)
+            many = _least(length, scalar.sub(end, start))
+            split = scalar.load(splits, b, "int64")
+            at = scalar.add(
+                b, scalar.select(scalar.compare("lt", scalar.add(start, many), end), _ONE, _ZERO)
+            )
+            following = scalar.select(
+                scalar.compare("eq", at, b),
+                scalar.sub(middle, first),
+                scalar.load(splits, at, "int64"),
+            )
+            values = [
+                scalar.add(first, split),
+                scalar.sub(following, split),
+                scalar.add(middle, scalar.sub(scalar.sub(start, first), split)),
+                many,
+                start,
+            ]
+            (a, na, other, count, begin), let = _named(values)
+
+            def taken(e: Expr) -> list[Stmt]:
+                of_other = scalar.add(other, scalar.sub(e, na))
+                of = scalar.select(scalar.compare("lt", e, na), scalar.add(a, e), of_other)
+                return self._store(e, read(row, _least(of, last)))
+
+            def merged(t: Expr) -> list[Stmt]:
+                place = scalar.mul(t, scalar.size(self.tile.items))
+                mine = _most(_least(scalar.size(self.tile.items), scalar.sub(count, place)), _ZERO)
+                target = scalar.add(place, scalar.size(self.half))
+                return self._one(_ZERO, (_ZERO, na, count), _least(place, count), mine, target)
+
+            def given(e: Expr) -> list[Stmt]:
+                values = self._load(scalar.add(e, scalar.size(self.half)))
+                stores = put(row, scalar.add(begin, e), values)
+                return [If(scalar.compare("lt", e, count), stores, [])]
+
+            return [let, self._each(taken), self._threads(merged), self._each(given)]
+
+        return self._blocks(body)

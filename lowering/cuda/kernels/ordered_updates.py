@@ -9,7 +9,7 @@ Source: segmented reduction of sorted keys (Blelloch 1990).
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.ir.kernel import Buffer, If, Let, Loop, LoopKind, Stmt, Store, While
+from fnx.lowering.ir.kernel import Buffer, If, Let, Loop, Stmt, Store, While
 
 from . import combining, independence, merging
 from .plan import Axes, Scheduling
@@ -45,7 +45,7 @@ def by_places(
     size, count = update.store.buffer.size, independence.count(loops)
     if (size + 1) << count.bit_length() >= 1 << 63:
         return False
-    keys = scheduler.temporary("int64", 2 * count)  # two halves: passes go from one to the other
+    keys = scheduler.temporary("int64", count)
     number, n = _number(loops), scalar.size(count)
     bits = scalar.const(count.bit_length(), "int64")
     key = lambda place: scalar.apply("or", scalar.apply("shift_left", place, bits), number)
@@ -55,10 +55,10 @@ def by_places(
         stores = [If(update.inside, stores, [Store(keys, number, key(scalar.size(size)))])]
     axes: Axes = [(x.index, x.extent) for x in loops]
     scheduler.launch("flat", axes, stores, name, f"{note}, the places")
-    scheduler.statement(_sorted(keys, count), name, f"{note}, in their order")
+    for what, stmt in _sorted(scheduler, keys, count):
+        scheduler.statement(stmt, name, f"{note}, in their order: {what}")
     p = scalar.counter("p", count)
-    start = merging.passes(count) % 2 * count
-    body = _combined(loops, update, keys, start, p, count)
+    body = _combined(loops, update, keys, p, count)
     scheduler.launch("flat", [(p, n)], body, name, f"{note}, place by place")
     return True
 
@@ -69,30 +69,22 @@ def _number(loops: list[Loop]) -> Expr:
     return scalar.linear_index(tuple(x.index for x in loops), sizes)
 
 
-def _sorted(keys: Buffer, count: int) -> Stmt:
-    """The loop that sorts the first half of a buffer, into the half that the number of passes says."""
-    i = scalar.counter("i", count)
-
-    def one(width: Expr, source: Expr, target: Expr) -> list[Stmt]:
-        body = merging.placed(
-            count,
-            width,
-            i,
-            lambda at: [scalar.load(keys, scalar.add(source, at), "int64")],
-            lambda a, b: scalar.compare("lt", a[0], b[0]),
-            lambda at, values: [Store(keys, scalar.add(target, at), values[0])],
-        )
-        return [Loop(i, scalar.size(count), body, kind=LoopKind.VECTORIZED)]
-
-    return merging.loop(merging.passes(count), 1, count, one)
+def _sorted(scheduler: Scheduling, keys: Buffer, count: int) -> list[tuple[str, Stmt]]:
+    """Statements that sort a buffer, with notes."""
+    sorting = merging.Sorting(
+        (), count, ["int64"], lambda a, b: scalar.compare("lt", a[0], b[0]), scheduler.limits,
+        scheduler.temporary, lambda dtype, size: Buffer(f"{keys.name}_runs", dtype, size, "shared"),
+    )  # fmt: skip
+    return sorting.statements(
+        lambda row, i: [scalar.load(keys, i, "int64")],
+        lambda row, i, values: [Store(keys, i, values[0])],
+    )
 
 
-def _combined(
-    loops: list[Loop], update: Update, keys: Buffer, start: int, p: Expr, count: int
-) -> list[Stmt]:
+def _combined(loops: list[Loop], update: Update, keys: Buffer, p: Expr, count: int) -> list[Stmt]:
     """What the thread of the p-th key does: if it is a place's first, all updates of the place."""
     size = update.store.buffer.size
-    key = lambda k: scalar.load(keys, scalar.add(k, scalar.size(start)), "int64")
+    key = lambda k: scalar.load(keys, k, "int64")
     zero, one, n = scalar.size(0), scalar.size(1), scalar.size(count)
     bits = scalar.const(count.bit_length(), "int64")
     below = scalar.const((1 << count.bit_length()) - 1, "int64")

@@ -60,8 +60,9 @@ class Kernel(Step):
 
     single: one thread. flat: the iterations of `axes` (index, extent) are dealt out to all threads.
     tile: those of the last two axes to blocks of two dimensions. square: squares of them to blocks, which
-    first make what is `staged`. block: those of `axes` to blocks, and
-    within a block loops of kind THREAD to its threads. `atomic` are buffers that are added to in any
+    first make what is `staged`. block: those of `axes` to blocks, and within a block loops of kind THREAD
+    to its threads; where there is a `thread`, all threads run all statements, and that is the number of
+    each. `atomic` are buffers that are added to in any
     order. `names` are values that were computed before: how statements here refer to what memory no
     longer holds. `guards` are slots and what has to lie in them: else the kernel does nothing, so that the
     host may launch it before it knows.
@@ -79,6 +80,7 @@ class Kernel(Step):
     guards: list[tuple[Buffer, int, bool]] = field(default_factory=list)
     staged: Staged | None = None
     first: list[Stmt] = field(default_factory=list)  # what each thread computes before all else
+    thread: Expr | None = None
     further: list[Further] = field(default_factory=list)  # of "flat" and "tile"
 
     def statements(self) -> list[Stmt]:

@@ -1,7 +1,7 @@
-"""Reductions and cumulative reductions: by the threads of a block, in two stages, in three passes.
+"""Reductions: by the threads of a block, in two stages.
 
 All of them combine in an order that the sizes alone decide: the same bits from run to run.
-Source: Harris 2007 (reductions with warp shuffles); Sengupta et al. 2007 (reduce, scan, scan again).
+Source: Harris 2007 (reductions with warp shuffles).
 """
 
 from fnx.core import scalar
@@ -19,7 +19,7 @@ def whole(scheduler: Scheduling, s: Loop, name: str, note: str) -> bool:
     """A loop with carries that no loop is around."""
     if s.extent.op not in ("size", "const"):
         return False
-    return scheduled(scheduler, [], [s], name, note) or _scan(scheduler, [], [s], name, note)
+    return scheduled(scheduler, [], [s], name, note)
 
 
 def scheduled(scheduler: Scheduling, axes: Axes, body: list[Stmt], name: str, note: str) -> bool:
@@ -31,8 +31,6 @@ def scheduled(scheduler: Scheduling, axes: Axes, body: list[Stmt], name: str, no
         return False
     if rows.private(body):
         return _of_own_arrays(scheduler, axes, body, name, note)
-    if axes and count < limits.rows and _scan(scheduler, axes, body, name, note):
-        return True
     if any(_shared_out(x, scheduler) is None for x in loops):
         return False
     terms = max(independence.extent(x) for x in loops)
@@ -145,7 +143,7 @@ def _split(
     if by_columns:
         chunk = _every(s, part, within, count, length)
     else:
-        chunk = _chunk(s, part, within, count, length)
+        chunk = part_of(s, part, within, count, length)
         chunk.kind = LoopKind.THREAD
     operations = combining.operations(s)
     assert operations is not None
@@ -210,7 +208,7 @@ def _every(s: Loop, part: Expr, within: Expr, count: int, length: int) -> Loop:
     return _of_part(s, within, extent, place)
 
 
-def _chunk(s: Loop, part: Expr, within: Expr, count: int, length: int) -> Loop:
+def part_of(s: Loop, part: Expr, within: Expr, count: int, length: int) -> Loop:
     """The iterations of a part of a loop, in the order in which it runs, with carries of their own."""
     n = independence.extent(s)
     start = scalar.mul(part, scalar.size(length))
@@ -234,65 +232,3 @@ def _of_part(s: Loop, within: Expr, extent: Expr, place: Expr) -> Loop:
 
 def _renamed(s: Stmt, anew) -> Stmt:  # type: ignore[no-untyped-def]
     return traversal.rewritten(s, anew)
-
-
-# --- cumulative reductions ---------------------------------------------------------------------
-
-
-def _scan(scheduler: Scheduling, axes: Axes, body: list[Stmt], name: str, note: str) -> bool:
-    """What each part adds up to, where each part begins, and each part again from there."""
-    if len(body) != 1 or not isinstance(body[0], Loop):
-        return False
-    s, limits = body[0], scheduler.limits
-    found = _alone(body)
-    if found is None or not s.carries or s.extent.op not in ("size", "const"):
-        return False
-    n, operations = independence.extent(s), combining.associative(s)
-    plain = Loop(s.index, s.extent, s.body)
-    if n < limits.scan or operations is None or _count(axes) * n < limits.parallel:
-        return False
-    if any(isinstance(x, Loop) for x in s.body) or not combining.sees_carries(s):
-        return False
-    if not independence.parallel([plain], s.body, scheduler.halves):
-        return False
-    length = max(limits.scan_part, -(-n * _count(axes) // (limits.blocks * limits.threads)))
-    count = -(-n // length)
-    buffers = [scheduler.temporary(c.dtype, _count(axes) * count) for c in s.carries]
-    row = _linear(axes)
-
-    def place(p: Expr) -> Expr:
-        return scalar.add(scalar.mul(row, scalar.size(count)), p)
-
-    _totals(scheduler, axes, s, operations, buffers, place, count, length, name, note)
-    j = scalar.counter("j", count)
-    terms = [scalar.var(c.dtype, "t") for c in s.carries]
-    loads = [scalar.load(b, place(j), b.dtype) for b in buffers]
-    inner: list[Stmt] = [Let(terms, loads)]
-    inner += [Store(b, place(j), c) for b, c in zip(buffers, s.carries, strict=True)]
-    yields = [
-        combining.combined(o, c, t) for o, c, t in zip(operations, s.carries, terms, strict=True)
-    ]
-    starts: Stmt = Loop(j, scalar.size(count), inner, s.carries, s.init, yields)
-    for index, extent in reversed(axes):
-        starts = Loop(index, extent, [starts])
-    scheduler.statement(starts, name, f"{note}, where parts begin")
-    part, within = scalar.counter("p", count), scalar.counter("j", length)
-    again = _chunk(s, part, within, count, length)
-    again.init = [scalar.load(b, place(part), b.dtype) for b in buffers]
-    scheduler.launch(
-        "flat", [*axes, (part, scalar.size(count))], [again], name, f"{note}, part by part"
-    )
-    return True
-
-
-def _totals(scheduler, axes, s, operations, buffers, place, count, length, name, note):  # type: ignore[no-untyped-def]
-    """What each part of a cumulative reduction adds up to."""
-    part, within = scalar.counter("p", count), scalar.counter("j", length)
-    chunk = _chunk(s, part, within, count, length)
-    chunk.body = [x for x in chunk.body if isinstance(x, (Let, Eval))]
-    chunk.init = [
-        combining.identity(o, c.dtype) for o, c in zip(operations, s.carries, strict=True)
-    ]
-    stores = [Store(b, place(part), c) for b, c in zip(buffers, chunk.carries, strict=True)]
-    axes = [*axes, (part, scalar.size(count))]
-    scheduler.launch("flat", axes, [chunk, *stores], name, f"{note}, parts")

@@ -41,10 +41,18 @@ class Limits:
     strip: int = 8  # terms of a thread in the first stage, at least: as many loads are under way
     parts: int = 512  # of ordered updates that are made in copies, at most
     copies: int = 64  # parts from which on ordered updates are made in copies: else they are sorted
-    scan: int = 1 << 10  # iterations from which on a cumulative reduction is made in passes
-    scan_part: int = 32  # iterations of a thread in such a pass, at least
+    scan: int = 32  # elements of a row from which on threads share a cumulative reduction
+    scan_items: int = 17  # elements of a thread side by side in it: 256 threads have a row of 4,096
+    scan_rows: int = 512  # from which on each is one block's: four for each of 132 processors
+    scan_part: int = 32  # elements of a thread's part of a column in it, at least
+    scan_parts: int = 8  # of a column from which on they are scanned apart: that reads it twice
+    per_place: int = 4  # updates of a place by a block from which on it has a copy of all places
+    together: int = 4  # updates of a thread that are loaded before the first of them is made
     product: int = 1 << 15  # multiplications from which on a product of matrices is cuBLAS's
-    sorted: int = 32  # elements of a row from which on threads merge runs: one sorts fewer
+    sorted: int = 32  # elements of a row from which on threads share it: one sorts fewer
+    sort_items: int = (
+        9  # elements of a thread in a tile that a block sorts: 36 KiB of float64, twice
+    )
     graph: int = 1 << 10  # launches of a graph, at most: a launch in it takes a microsecond less
     ahead: int = 16  # rounds, or launches of branches, before the host asks whether they are wanted
     rounds: int = 4  # of a loop from which on recording its launches pays
@@ -55,5 +63,6 @@ LIMITS = Limits()
 # For the simulator: sizes at which small arrays take every way, blocks of a few threads.
 SIMULATED = Limits(
     threads=8, blocks=3, tile=(4, 2), parallel=2, row=6, rows=40, split=20, strip=2, parts=4, copies=2,
-    ahead=8, scan=8, scan_part=3, points=1,
+    ahead=8, scan=5, scan_items=3, scan_rows=9, scan_part=3, scan_parts=3, points=1, sort_items=3,
+    together=2, per_place=1,
 )  # fmt: skip

@@ -1,9 +1,10 @@
 """Updates of places that are known when they are made: histograms, scatters, sums over segments.
 
-Numbers that add up in any order to the same bits (integers) are added by atomic operations. The others
-are added in an order that sizes alone decide: where the array is small, parts of the updates have copies
-of it of their own, which are then added up; else the updates are sorted by their places. Of places that are
-set twice the last update stays: a first pass finds it (`ordered_updates.py`).
+Numbers that add up in any order to the same bits (integers) are added by atomic operations, at few places
+in shared memory first (`histograms.py`). The others are added in an order that sizes alone decide: where
+the array is small, parts of the updates have copies of it of their own, which are then added up; else the
+updates are sorted by their places. Of places that are set twice the last update stays: a first pass finds
+it (`ordered_updates.py`).
 """
 
 from fnx.core import scalar
@@ -12,7 +13,7 @@ from fnx.lowering.ir.expressions import buffers_read
 from fnx.lowering.ir.kernel import If, Loop, Stmt, Store
 from fnx.lowering.ir.number_formats import KIND
 
-from . import combining, independence, ordered_updates
+from . import combining, histograms, independence, ordered_updates
 from .plan import Scheduling
 from .update import Atomic, Update, indices_of, update_of
 
@@ -41,6 +42,8 @@ def scheduled(
     if op is None:
         return ordered_updates.set_last(scheduler, loops, update, name, note)
     if op in _ATOMIC and store.buffer.dtype in _WORDS:
+        if histograms.scheduled(scheduler, loops, update, name, note):
+            return True
         axes = [(x.index, x.extent) for x in loops]
         added = update.guarded(Atomic(store.buffer, store.index, update.value, op))
         scheduler.launch("flat", axes, [added], name, f"{note}, atomic", atomic=[store.buffer])

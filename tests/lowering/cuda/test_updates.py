@@ -76,6 +76,32 @@ def test_integers_are_added_by_atomic_operations(gpu):
     np.testing.assert_array_equal(bits(f, index)[0], wanted)
 
 
+@pytest.mark.parametrize("count", [64, 117])  # whole rounds of both parts, and some beyond
+@pytest.mark.parametrize("dtype", ["int32", "uint64", "int64"])
+@pytest.mark.parametrize("name", ["add", "max"])
+def test_few_places_are_added_up_in_shared_memory(gpu, count, dtype, name):
+    index = RNG.integers(-3, 12, count)  # some are outside
+    x = jnp.asarray(RNG.integers(0, 1 << 40, count)).astype(dtype)
+    f = lambda i, x: getattr(jnp.ones(11, dtype).at[i], name)(x, mode="drop")
+    assert "in shared memory" in kernels(f, index, x)
+    wanted = np.ones(11, dtype)
+    inside = index < 11
+    OPERATIONS[name].at(wanted, index[inside], np.asarray(x)[inside])
+    gpu.watches = True
+    np.testing.assert_array_equal(bits(f, index, x)[0], wanted)
+    assert not gpu.races
+
+
+def test_counts_of_a_block_are_of_32_bits(gpu):
+    index = RNG.integers(0, 40, (8, 12))
+    f = lambda i: jnp.zeros(40, "int64").at[i].add(1)
+    assert "counts = cuda.shared.array(40, numba.int32)" in kernels(f, index)
+    np.testing.assert_array_equal(bits(f, index)[0], np.bincount(index.ravel(), minlength=40))
+    great = lambda i: jnp.zeros(40, "int64").at[i].add(1 << 30)
+    assert "counts = cuda.shared.array(40, numba.int64)" in kernels(great, index)
+    np.testing.assert_array_equal(bits(great, index)[0], bits(f, index)[0] << 30)
+
+
 @pytest.mark.parametrize("mode", ["drop", "clip", "promise_in_bounds"])
 @pytest.mark.parametrize("name", ["add", "set"])
 def test_rows_and_places_out_of_range(gpu, mode, name):

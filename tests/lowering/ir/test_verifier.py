@@ -202,9 +202,9 @@ def test_what_a_target_lacks_is_refused():
     p = Program("tile", [x], [y], [Store(tile, size(0), const(1, F8))])
     check(p, verifier.GPU)
     broken(p.body, "in the space 'shared', not for the CPU", [x], [y])
-    p = Program("call", [x], [y], [kernel.CallLibrary("free", [Ref(y, size(0))], [y])])
+    square = kernel.Transpose(Ref(y, size(0)), Ref(x, size(0)), 2, 2, (size(2), size(2)))
+    p = Program("square", [x], [y], [square])
     check(p)
-    with pytest.raises(
-        KernelError, match="CallLibrary of free is no statement of programs for GPUs"
-    ):
+    with pytest.raises(KernelError, match="Transpose to y is no statement of programs for GPUs"):
         check(p, verifier.GPU)
+    broken([kernel.Barrier()], "Barrier is no statement of programs for the CPU", [x], [y])

@@ -24,7 +24,7 @@ class Stored:
             def is_small(self, shape: tuple[int, ...]) -> bool:
                 return shape == ()
 
-        self.plan = schedule.plan(pipeline.build(jaxpr, (), Target())[0], limits)
+        self.plan = schedule.plan(pipeline.build(jaxpr, (), Target(limits))[0], limits)
         self.printed = {k: kernel_printer.printed(k, limits) for k in self.plan.kernels()}
         scalar.forget()
 
