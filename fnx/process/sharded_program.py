@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Any
 
 from fnx.core import config, lazy_imports
-from fnx.core.array import Array, ConcreteArray, any_placed
+from fnx.core.array import Array, ConcreteArray, any_placed, is_afar
 from fnx.core.interpreter import evaluable
 from fnx.core.jaxpr import Jaxpr
 from fnx.interpreters.partition.executable import Placing
@@ -14,6 +14,7 @@ from fnx.interpreters.passes.compiled import compiled
 from fnx.interpreters.passes.simplify import simplify
 from fnx.interpreters.trace import trace_closed
 from fnx.process.constraints import constrained_all
+from fnx.process.device_operations import on_device
 from fnx.process.placement import places_of
 from fnx.process.rank_program import RankProgram
 from fnx.process.spread import mesh_spans
@@ -51,6 +52,8 @@ def at_once(process: Callable, root: Any, prim: Any, args: tuple) -> tuple:
     if not any_placed(args) or prim.effects:
         return process(root, prim, args)
     args = tuple([evaluable(a, prim) for a in args])
+    if any(map(is_afar, args)):
+        return on_device(prim, args)
     avals = tuple([a.aval for a in args])
     run, places = _planned(prim, avals, places_of(args), config.of_traces(), config.backend.value)
     if run is not None:
