@@ -1,4 +1,4 @@
-"""Programs of arrays that lie on a mesh of devices: compiled ones, and single operations at once."""
+"""Programs of arrays that lie elsewhere: on a mesh of devices, and single operations there or on a GPU."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -6,6 +6,7 @@ from typing import Any
 
 from fnx.core import config, lazy_imports
 from fnx.core.array import Array, ConcreteArray, any_placed, is_afar
+from fnx.core.buffer import check_places
 from fnx.core.interpreter import evaluable
 from fnx.core.jaxpr import Jaxpr
 from fnx.interpreters.partition.executable import Placing
@@ -14,8 +15,7 @@ from fnx.interpreters.passes.compiled import compiled
 from fnx.interpreters.passes.simplify import simplify
 from fnx.interpreters.trace import trace_closed
 from fnx.process.constraints import constrained_all
-from fnx.process.device_operations import on_device
-from fnx.process.placement import places_of
+from fnx.process.placement import payload, places_of
 from fnx.process.rank_program import RankProgram
 from fnx.process.spread import mesh_spans
 
@@ -93,6 +93,24 @@ def _whole(lies: Sequence[Any]) -> Any:
     return next(place for place in lies if place is not None).update(spec=())
 
 
-config.hooks.append(_planned.cache_clear)
+# --- on a GPU -------------------------------------------------------------------------------------
+
+
+def on_device(prim: Any, args: tuple[ConcreteArray, ...]) -> tuple[Array, ...]:
+    """The results of an operation, on the device that computes it; MixedDevices where there are two."""
+    check_places([payload(x) for x in args])
+    run = _compiled(prim, tuple([x.aval for x in args]), config.of_traces())
+    outs = run.fast(args)
+    return tuple(run(args) if outs is NotImplemented else outs)
+
+
+@lru_cache(maxsize=4096)
+def _compiled(prim: Any, avals: tuple, *settings: Any) -> Any:
+    del settings
+    jaxpr = trace_closed(prim.apply, avals, what=prim.name, name=prim.name)
+    return compiled(jaxpr, lazy_imports.find(__name__, "backend_of")("cuda"))
+
+
+config.hooks += [_planned.cache_clear, _compiled.cache_clear]
 
 __all__ = ["at_once", "compiled_for_mesh"]
