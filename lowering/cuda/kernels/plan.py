@@ -47,13 +47,6 @@ class Staged(NamedTuple):
         return {self.lane, self.row, *(e for h in self.halos for e in h[:3])}
 
 
-class Further(NamedTuple):
-    """Another element that a thread works on at a time: its indices, and whether there is one."""
-
-    axes: Axes
-    inside: Expr
-
-
 @dataclass(eq=False)
 class Kernel(Step):
     """Statements that threads of a GPU run.
@@ -81,7 +74,6 @@ class Kernel(Step):
     staged: Staged | None = None
     first: list[Stmt] = field(default_factory=list)  # what each thread computes before all else
     thread: Expr | None = None
-    further: list[Further] = field(default_factory=list)  # of "flat" and "tile"
 
     def statements(self) -> list[Stmt]:
         """All statements that its threads run."""
