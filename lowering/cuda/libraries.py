@@ -63,7 +63,6 @@ def array(memory: Any, offset: int, shape: tuple[int, ...], dtype: str) -> Any:
 @contextmanager
 def on_stream(handle: int) -> Iterator[None]:
     """CuPy's calls are asked of a stream of ours, with the precision that was set."""
-    import cupy
     from cupy import _core
 
     kinds = _core._routines_linalg
