@@ -13,7 +13,7 @@ from fnx.lowering.ir.number_formats import KIND
 from fnx.lowering.numba.expression_printer import FORMULAS, bare, stem_of
 from fnx.lowering.numba.program_printer import Code, uses
 
-from . import rows
+from . import reductions
 from . import scalar as forms
 from .block_printer import TYPES, BlockCode
 from .plan import Axes, Halo, Kernel
@@ -68,6 +68,7 @@ class KernelCode(BlockCode):
         self.k = k
         self.shares = True  # among the threads of the GPU: none of the host's take part
         self.private: set[Buffer] = set()
+        self.together = False  # whether all threads of the block do the same
         self.contracts = 0  # how many loops are around whose order of additions is free
 
     # --- names -----------------------------------------------------------------------------------
@@ -83,7 +84,7 @@ class KernelCode(BlockCode):
             self.private.add(b)
             where = "local" if b.space == "private" else "shared"
             kind = "numba.uint8" if b.dtype == "bool" else TYPES[b.dtype]
-            size = rows.touched(b, self.k.statements()) if b.space == "private" else b.size
+            size = reductions.touched(b, self.k.statements()) if b.space == "private" else b.size
             self.arrays.append(f"    {name} = cuda.{where}.array({max(size, 1)}, {kind})")
         return name
 
@@ -141,24 +142,11 @@ class KernelCode(BlockCode):
 
     def _over(self, loops: Sequence[tuple[str, str, str, str]], body: Sequence[Stmt]) -> None:
         """Loops of a thread over its share: (index, first, end, step), then the body."""
-        (outer, first, end, step), *inner = loops
-        if self.k.further:
-            apart, times = self.fresh("n"), len(self.k.further) + 1
-            self.put(f"{apart} = {step}")
-            step = f"{apart} * {times}"
-        for index, *bounds in [(outer, first, end, step), *inner]:
-            self.put(f"for {index} in range({', '.join(bounds)}):")
+        for index, first, end, step in loops:
+            self.put(f"for {index} in range({first}, {end}, {step}):")
             self.depth += 1
         with self.scope():
-            given = [x[0] for x in inner]
-            self._bind_axes([outer, *given])
-            for number, further in enumerate(self.k.further, 1):
-                place, there = self.fresh("i"), self.fresh("c")
-                self.put(f"{place} = {outer} + {apart} * {number}")
-                self.put(f"{there} = {place} < {end}")
-                self.bind(further.inside, there)
-                at = self.assigned(f"cuda.selp({there}, {place}, {outer})")
-                self._bind_axes([at, *given], further.axes)
+            self._bind_axes([x[0] for x in loops])
             self.statements(body)
         self.depth -= len(loops)
 
@@ -290,6 +278,14 @@ class KernelCode(BlockCode):
     def _block(self) -> None:
         start, step = "np.int64(cuda.blockIdx.x)", "np.int64(cuda.gridDim.x)"
         self.put("thread = np.int64(cuda.threadIdx.x)")
+        if self.k.group is not None:
+            self.width, group = self.k.lanes, self.fresh("w")
+            self.put(f"{group} = thread // {self.width}")
+            self.put(f"thread = thread % {self.width}")
+            self.bind(self.k.group, group)
+            self.indices.add(self.k.group)
+            count = self.limits.threads // self.width
+            start, step = f"{start} * {count} + {group}", f"{step} * {count}"
         if self.k.thread is not None:
             self.bind(self.k.thread, "thread")
             self.indices.add(self.k.thread)
@@ -298,30 +294,30 @@ class KernelCode(BlockCode):
         self.depth += 1
         with self.scope():
             self._bind_axes([index])
-            one = self._of_block if self.k.thread is None else lambda s: self.statements([s])
-            for s in self.k.body:
-                one(s)
+            self.together = self.k.thread is None
+            self.statements(self.k.body)
+            self.together = True
             for v, (buffer, place) in self.k.stored.items():
-                self._of_block(kernel.Store(buffer, scalar.size(place), v))
+                self.store(kernel.Store(buffer, scalar.size(place), v))
         self.depth -= 1
-
-    def _of_block(self, s: Stmt) -> None:
-        """A statement that all threads of a block meet: one of them stores, they share loops."""
-        if isinstance(s, kernel.Store):
-            self.put("if thread == 0:")
-            self.depth += 1
-            with self.scope():
-                self.store(s)
-            self.depth -= 1
-            self.kill(s.buffer)
-            self.put("cuda.syncthreads()")
-        else:
-            self.statements([s])
 
     # --- statements that differ ------------------------------------------------------------------
 
     def poll(self, s: kernel.Loop | kernel.While) -> None:
         """Nobody can ask a GPU to stop; the host stops between launches."""
+
+    def store(self, s: kernel.Store) -> None:
+        """As in the other printer; by one thread, if all of a block are at the same iteration."""
+        if not self.together:
+            super().store(s)
+            return
+        self.put("if thread == 0:")
+        self.depth += 1
+        with self.scope():
+            super().store(s)
+        self.depth -= 1
+        self.kill(s.buffer)
+        self.meet()
 
     def barrier(self, s: kernel.Barrier) -> None:
         self.put("cuda.syncthreads()")
@@ -341,10 +337,12 @@ class KernelCode(BlockCode):
 
     def loop(self, s: kernel.Loop) -> None:
         if s.kind is LoopKind.THREAD:
+            together, self.together = self.together, False
             with self._contracting(s):
                 self.share(s)
+            self.together = together
             if traversal.all_writes(s):
-                self.put("cuda.syncthreads()")
+                self.meet()
             return
         if s.extent.op in ("size", "const") and s.extent.attr == 1 and not s.carries:
             with self.scope():

@@ -47,13 +47,6 @@ class Staged(NamedTuple):
         return {self.lane, self.row, *(e for h in self.halos for e in h[:3])}
 
 
-class Further(NamedTuple):
-    """Another element that a thread works on at a time: its indices, and whether there is one."""
-
-    axes: Axes
-    inside: Expr
-
-
 @dataclass(eq=False)
 class Kernel(Step):
     """Statements that threads of a GPU run.
@@ -79,9 +72,12 @@ class Kernel(Step):
     stored: dict[Expr, tuple[Buffer, int]] = field(default_factory=dict)  # what others read of it
     guards: list[tuple[Buffer, int, bool]] = field(default_factory=list)
     staged: Staged | None = None
+    lanes: int = (
+        0  # of a warp that has an iteration of "block" to itself; 0: all threads of a block
+    )
+    group: Expr | None = None  # which of a block's warps this is
     first: list[Stmt] = field(default_factory=list)  # what each thread computes before all else
     thread: Expr | None = None
-    further: list[Further] = field(default_factory=list)  # of "flat" and "tile"
 
     def statements(self) -> list[Stmt]:
         """All statements that its threads run."""
