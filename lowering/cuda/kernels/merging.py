@@ -20,8 +20,8 @@ from fnx.core.scalar import Expr
 from fnx.lowering.ir.kernel import Buffer, If, Let, Loop, LoopKind, Stmt, Store, While
 from fnx.lowering.ir.number_formats import itemsize
 
+from .plan import Tile
 from .thresholds import Limits
-from .tiles import Tile
 
 Values = Sequence[Expr]
 Row = tuple[Expr, ...]

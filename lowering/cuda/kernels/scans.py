@@ -20,8 +20,7 @@ from fnx.lowering.ir.kernel import Barrier, Buffer, If, Let, Loop, LoopKind, Stm
 from fnx.lowering.ir.number_formats import KIND, itemsize
 
 from . import combining, independence, reductions
-from .plan import Axes, Scheduling
-from .tiles import Tile
+from .plan import Axes, Scheduling, Tile
 
 _ZERO, _ONE = scalar.size(0), scalar.size(1)
 
