@@ -87,7 +87,8 @@ def _update(builder: Builder, eqn: Eqn, r: recipe.Update, inputs: list[Value], o
     ):
         slice_update_fusion.extend(builder, r, inputs, out)
     elif updates.is_anew(builder, r, inputs, out):
-        elementwise.store_pieces(builder, eqn, slice_update_fusion.pieces(r, out.shape), out)
+        new = slice_update_fusion.pieces(r, out.shape)
+        elementwise.side_by_side(builder, eqn, new, inputs, out)
     else:
         updates.update(builder, r, inputs, out, eqn.prim.name)
 

@@ -125,6 +125,8 @@ DONATION_TRIES = 100  # pairs of a result and a donated input that are looked at
 # lowering/generate
 REGION_ELEMENTS = 16  # elements along an axis from which on its inside is worth a loop of its own
 REGION_PIECES = 4  # of a concatenation that are loops of their own, at most
+CHOSEN_PIECES = 8  # of an array whose elements choose by index, at most: inside a frame it has five
+CHOSEN_SIZE = 1 << 20  # elements of such an array up to which launches take longer than operations
 REGION_CUTS = 8  # of an axis, at most
 SCATTER_BLOCK = 256  # updates whose positions are computed together
 REGISTER_UPDATES = 256  # choices (updates times elements) up to which registers are updated

@@ -23,7 +23,7 @@ from .executable import stored
 from .kernels.kernel_printer import Printed
 
 INSTALL = "pip install 'fnx[cuda]'"
-_COMMON = (8, 0)  # the compute capability that intermediate code is made for
+_COMMON = (8, 0)  # the compute capability that PTX is made for
 
 
 @dataclass(eq=False)
@@ -90,9 +90,9 @@ def _function(printed: Printed) -> tuple[Any, Any, Any]:
 def _linked(printed: Printed, device: str) -> Code:
     from cuda.core import Linker, LinkerOptions, ObjectCode
 
-    objects = [ObjectCode.from_ltoir(o) for o in _intermediate(printed, device)]
+    objects = [ObjectCode.from_ptx(text) for text in _intermediate(printed, device)]
     # No cache of the linker's own: what it finds there it links without a word of entry and registers.
-    options = LinkerOptions(arch=device, link_time_optimization=True, verbose=True, no_cache=True)
+    options = LinkerOptions(arch=device, verbose=True, no_cache=True)
     linker = Linker(*objects, options=options)
     code = linker.link("cubin").code
     log = linker.get_info_log()
@@ -110,13 +110,14 @@ def _linked(printed: Printed, device: str) -> Code:
 
 
 def _intermediate(printed: Printed, device: str) -> list[bytes]:
-    """NVVM's intermediate code, which the linker makes a device's: one for all devices from 8.0 on.
+    """PTX, which the linker makes a device's: one for all devices from 8.0 on.
 
-    Nearly all of the time goes by Numba's part, before it.
+    Nearly all of the time goes by Numba's part, before it. Not NVVM's code for optimization by the linker:
+    registers are the same without, and with it the linker of CUDA 13.0 crashed now and then.
     """
     least = min(capability(device), _COMMON)
-    key = disk_cache.key("ltoir", printed.source, repr(_types(printed)), repr(least), _toolkit())
-    known = disk_cache.get(key, "ltoir")
+    key = disk_cache.key("ptx", printed.source, repr(_types(printed)), repr(least), _toolkit())
+    known = disk_cache.get(key, "ptx")
     if known is not None:
         head, _, rest = known.partition(b"\n")
         sizes = json.loads(head)
@@ -125,11 +126,17 @@ def _intermediate(printed: Printed, device: str) -> list[bytes]:
     cuda, function, signature = _function(printed)
     with _linear_time():
         objects, _ = cuda.compile_all(
-            function, signature, cc=least, output="ltoir", device=False, abi="numba"
+            function, signature, cc=least, output="ptx", device=False, abi="numba"
         )
-    found = [o if isinstance(o, bytes) else bytes(o.code) for o in objects]
-    disk_cache.put(key, json.dumps([*map(len, found)]).encode() + b"\n" + b"".join(found), "ltoir")
+    found = [_bytes(o) for o in objects]
+    disk_cache.put(key, json.dumps([*map(len, found)]).encode() + b"\n" + b"".join(found), "ptx")
     return found
+
+
+def _bytes(code: Any) -> bytes:
+    """What Numba gives: text, bytes, or an object of cuda.core's with either."""
+    found = getattr(code, "code", code)
+    return found.encode() if isinstance(found, str) else bytes(found)
 
 
 @contextmanager

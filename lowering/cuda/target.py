@@ -44,6 +44,7 @@ class CudaTarget(PortableTarget):
     passes = (columns.of_threads, loop_fusion.fuse)
     results_apart = True
     updates_in_blocks = False
+    chooses_pieces = True
 
     def __init__(self, limits: Limits = LIMITS):
         super().__init__()

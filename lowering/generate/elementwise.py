@@ -18,7 +18,7 @@ from fnx.lowering.planning import fusion_policy
 from . import boundary_regions, slice_update_fusion
 from .fusion_groups import Reduction, squeezed
 from .generation import Generation
-from .values import Fused, Inlined, Materialized, NeedsFlush, Value, static_indices
+from .values import Fused, Inlined, Materialized, NeedsFlush, Scalars, Value, static_indices
 
 
 def point(builder: Generation, eqn: Eqn, r: recipe.Point, inputs: list[Value], out: Value) -> None:
@@ -101,11 +101,15 @@ def reshape(builder: Generation, r: recipe.Reshape, out: Value) -> None:
         builder.settle(operand)
         out.state = operand.state
         return
-    if isinstance(operand.state, Inlined) and squeezed(operand.shape) == squeezed(out.shape):
+    same = squeezed(operand.shape) == squeezed(out.shape)
+    in_line = builder.target.chooses_pieces and operand.ndim == 1
+    if isinstance(operand.state, Inlined) and (same or in_line):
         shape = operand.shape
         state = operand.state
 
         def fn(*index: Expr) -> Expr:
+            if not same:
+                return state.read(shape, (scalar.linear_index(index, out.shape),))
             rest = iter([i for i, n in zip(index, out.shape, strict=True) if n != 1])
             zero = scalar.size(0)
             return state.read(shape, tuple(zero if n == 1 else next(rest) for n in shape))
@@ -141,9 +145,16 @@ def pieces(
         if any(p.lo[k] != r.pieces[0].lo[k] or p.hi[k] != r.pieces[0].hi[k] for p in r.pieces)
     ]
     stack = differ == [out.ndim - 1] and out.shape[-1] <= policy.UNROLLED_AXIS
-    if not stack and boundary_regions.are_thin(builder, r, inputs, out):
+    if (
+        not stack
+        and not builder.target.chooses_pieces
+        and boundary_regions.are_thin(builder, r, inputs, out)
+    ):
         cost = max([h.state.cost for h in inputs if isinstance(h.state, Inlined)], default=0)
         out.state = Inlined(choose, cost, inputs, regional=True)
+        return
+    if not stack and builder.target.chooses_pieces:
+        side_by_side(builder, eqn, r, inputs, out)
         return
     for h in inputs:
         if isinstance(h.state, Inlined) and h.state.regional:
@@ -160,6 +171,25 @@ def pieces(
         builder.join(out, choose, eqn.prim.name)
         return
     store_pieces(builder, eqn, r, out)
+
+
+def side_by_side(
+    builder: Generation, eqn: Eqn, r: recipe.Pieces, inputs: list[Value], out: Value
+) -> None:
+    """An array whose elements ask of which piece they are, pulled or one nest; else a nest a piece."""
+    costs = [h.state.cost for h in inputs if isinstance(h.state, Inlined)]
+    known = all(isinstance(h.state, (Inlined, Materialized, Scalars)) for h in inputs)
+    few = len(r.pieces) <= policy.CHOSEN_PIECES and slice_update_fusion.chooses(
+        builder, out, sum(costs)
+    )
+    if not (known and few):
+        store_pieces(builder, eqn, r, out)
+        return
+    is_pulled = -1 not in out.consumers and out.destination is None
+    if is_pulled and builder.target.inlined(1 + sum(costs), len(out.consumers)):
+        out.state = Inlined(chosen(r.pieces), 1 + sum(costs), inputs)
+    else:
+        builder.join(out, chosen(r.pieces), eqn.prim.name)
 
 
 def _store_dear(builder: Generation, values: list[Value], uses: int) -> None:

@@ -50,6 +50,7 @@ class Boxes(Inlined):
         self.base = base
         self.boxes = boxes
         self.origin = origin
+        self.work = cost  # with what its boxes inline
 
     def within(self, least: Shape, most: Shape, *index: Expr) -> Expr:
         """An element whose index is known to lie in `least <= index < most`.
@@ -160,9 +161,32 @@ def extend(builder: Generation, r: recipe.Update, inputs: Sequence[Value], out: 
     low, high = r.box
     if all(l < h for l, h in zip(low, high, strict=True)):  # it may be empty
         boxes.append((low, high, r.value, r.combine is not None))
-    out.state = Boxes(base, boxes, cost + 1, out.shape, origin, inputs)
+    found = out.state = Boxes(base, boxes, cost + 1, out.shape, origin, inputs)
+    found.work += sum(
+        h.state.cost for h in inputs if h is not operand and isinstance(h.state, Inlined)
+    )
+    found.work += state.work - state.cost if isinstance(state, Boxes) else 0
     if len(out.consumers) != 1 or -1 in out.consumers or out.destination is not None:
         store(builder, out)
+
+
+def settle(builder: Generation, value: Value) -> None:
+    """End a chain: it is stored, or pulled where elements may ask in which boxes they are."""
+    state = value.state
+    assert isinstance(state, Boxes)
+    in_memory = state.origin is None or isinstance(state.origin.state, Materialized)
+    is_free = -1 not in value.consumers and value.destination is None and not in_memory
+    if is_free and chooses(builder, value, state.work):
+        if builder.target.inlined(state.work, len(value.consumers)):
+            value.state = Inlined(state.fn, state.work, state.sources)
+            return
+    store(builder, value)
+
+
+def chooses(builder: Generation, value: Value, work: int) -> bool:
+    """Whether elements ask of which pieces they are, where that takes less than a nest for each piece."""
+    most = policy.CHEAP if value.size <= policy.CHOSEN_SIZE else policy.CHEAP // 2
+    return builder.target.chooses_pieces and work <= most
 
 
 def pieces(r: recipe.Update, shape: Shape) -> recipe.Pieces:
@@ -186,7 +210,8 @@ def store(builder: Generation, value: Value) -> None:
     spans = [_longest(_cuts(state.boxes, k, 0, n)) for k, n in enumerate(shape)]
     low, high = (tuple(s[k] for s in spans) for k in (0, 1))
     regions = [((0,) * len(shape), shape)]
-    if all(h - l >= n // 2 for l, h, n in zip(low, high, shape, strict=True)):
+    most = all(h - l >= n // 2 for l, h, n in zip(low, high, shape, strict=True))
+    if most and not chooses(builder, value, state.work):
         slabs = recipe.around(shape, low, high)
         regions = [(low, high), *(part for s in slabs for part in _split_last(state.boxes, *s))]
     for lo, hi in regions:

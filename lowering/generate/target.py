@@ -77,6 +77,10 @@ class Target:
     # Whether updates here and there have their positions ready, a block of them at a time.
     updates_in_blocks: bool = True
 
+    # Whether an array of pieces is one nest, whose elements ask which of them they are of, or is pulled so
+    # by its readers: a choice takes no time where threads wait for memory. Else each piece has a nest.
+    chooses_pieces: bool = False
+
     # --- values
 
     def is_small(self, shape: Shape) -> bool:

@@ -116,6 +116,7 @@ class KernelCode(BlockCode):
         for e, v in self.k.names.items():
             if v in self.memo:
                 self.bind(e, self.memo[v])
+        self.statements(self.k.first)
         frame = {
             "single": self._single,
             "flat": self._flat,

@@ -106,12 +106,13 @@ class Kernel(Step):
     stored: dict[Expr, tuple[Buffer, int]] = field(default_factory=dict)  # what others read of it
     guards: list[tuple[Buffer, int, bool]] = field(default_factory=list)
     staged: Staged | None = None
+    first: list[Stmt] = field(default_factory=list)  # what each thread computes before all else
     thread: Expr | None = None
     further: list[Further] = field(default_factory=list)  # of "flat" and "tile"
 
     def statements(self) -> list[Stmt]:
         """All statements that its threads run."""
-        return [*(self.staged.stores if self.staged else ()), *self.body]
+        return [*self.first, *(self.staged.stores if self.staged else ()), *self.body]
 
 
 @dataclass(eq=False)

@@ -12,6 +12,7 @@ from fnx.lowering.ir.kernel import Eval, Let, Loop, LoopKind, Stmt, Store
 
 from . import combining, independence, rows
 from .plan import Axes, Scheduling
+from .thresholds import Limits
 
 
 def whole(scheduler: Scheduling, s: Loop, name: str, note: str) -> bool:
@@ -34,9 +35,8 @@ def scheduled(scheduler: Scheduling, axes: Axes, body: list[Stmt], name: str, no
         return False
     terms = max(independence.extent(x) for x in loops)
     by_columns = bool(axes) and not any(_is_along(x.index, x) for x in loops)
-    if terms >= limits.split and count * limits.threads <= limits.blocks * limits.tile[0]:
-        if _split(scheduler, axes, body, by_columns, name, note):
-            return True
+    if _split(scheduler, axes, body, by_columns, name, note):
+        return True
     if terms < limits.row if not axes or count >= limits.parallel else terms < limits.parallel:
         return False
     if by_columns and count >= limits.parallel:
@@ -135,15 +135,16 @@ def _split(
     if found is None or not found[1].carries:
         return False
     before, s, after = found
-    n, limits = independence.extent(s), scheduler.limits
-    most = max(limits.parts if not by_columns else limits.rows // max(_count(axes), 1), 2)
-    length = max(-(-n // min(most, limits.parts)), 1 if by_columns else limits.threads)
-    count = -(-n // length)
+    n = independence.extent(s)
+    count, length = _parts(scheduler.limits, _count(axes), n, by_columns)
     if count < 2:
         return False
     part, within = scalar.counter("p", count), scalar.counter("j", length)
-    chunk = part_of(s, part, within, count, length)
-    chunk.kind = LoopKind.SERIAL if by_columns else LoopKind.THREAD
+    if by_columns:
+        chunk = _every(s, part, within, count, length)
+    else:
+        chunk = part_of(s, part, within, count, length)
+        chunk.kind = LoopKind.THREAD
     operations = combining.operations(s)
     assert operations is not None
     chunk.init = [
@@ -169,15 +170,42 @@ def _split(
         combining.combined(o, c, t) for o, c, t in zip(operations, s.carries, terms, strict=True)
     ]
     again = Loop(j, scalar.size(count), [], s.carries, s.init, yields, reassociate=True)
+    rest: list[Stmt] = [*before, again, *after]
+    if by_columns and scheduled(scheduler, axes, rest, name, f"{note}, the parts"):
+        return True
     again.kind = LoopKind.SERIAL if by_columns else LoopKind.THREAD
-    scheduler.launch(shape, axes, [*before, again, *after], name, f"{note}, the parts")
+    scheduler.launch(shape, axes, rest, name, f"{note}, the parts")
     return True
+
+
+def _parts(limits: Limits, results: int, n: int, by_columns: bool) -> tuple[int, int]:
+    """Into how many parts a reduction of n terms is cut, and how long they are: all threads have one."""
+    if by_columns:
+        if n <= 16 * limits.strip:  # which are few rounds of loads
+            return 1, n
+        count = min(limits.blocks * limits.threads // results, n // limits.strip)
+        return count, -(-n // max(count, 1))
+    if n < limits.split or results * limits.threads > limits.blocks * limits.tile[0]:
+        return 1, n
+    length = max(-(-n // max(limits.blocks // results, 2)), limits.strip * limits.threads)
+    return -(-n // length), length
 
 
 def _linear(axes: Axes) -> Expr:
     """The number of an iteration among all those of axes."""
     sizes = tuple(int(n.attr) for _, n in axes)
     return scalar.linear_index(tuple(i for i, _ in axes), sizes)
+
+
+def _every(s: Loop, part: Expr, within: Expr, count: int, length: int) -> Loop:
+    """Each count-th iteration of a loop, from the part's number on: parts side by side read so, too."""
+    last = independence.extent(s) - (length - 1) * count  # parts that have one in the last round
+    extent = scalar.size(length)
+    if last < count:
+        has_last = scalar.compare("lt", part, scalar.size(last))
+        extent = scalar.select(has_last, extent, scalar.size(length - 1))
+    place = scalar.add(scalar.mul(within, scalar.size(count)), part)
+    return _of_part(s, within, extent, place)
 
 
 def part_of(s: Loop, part: Expr, within: Expr, count: int, length: int) -> Loop:
@@ -190,6 +218,11 @@ def part_of(s: Loop, part: Expr, within: Expr, count: int, length: int) -> Loop:
     place = scalar.add(start, within)
     if s.reverse:
         place = scalar.sub(scalar.size(n - 1), place)
+    return _of_part(s, within, extent, place)
+
+
+def _of_part(s: Loop, within: Expr, extent: Expr, place: Expr) -> Loop:
+    """A loop over the iterations at some places of another one, with carries of its own."""
     carries = [scalar.var(c.dtype, "a") for c in s.carries]
     anew = replacing({s.index: place, **dict(zip(s.carries, carries, strict=True))})
     body = [_renamed(x, anew) for x in s.body]

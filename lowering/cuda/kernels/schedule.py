@@ -28,7 +28,7 @@ from fnx.lowering.ir.kernel import (
 )
 from fnx.lowering.ir.number_formats import itemsize
 
-from . import blocks, independence
+from . import blocks, independence, scalars
 from .plan import Axes, For, Host, If, Kernel, Library, Plan, Shape, Step, While
 from .thresholds import LIMITS, Limits
 
@@ -40,12 +40,14 @@ def plan(program: Program, limits: Limits = LIMITS) -> Plan:
     scheduler = Scheduler(limits)
     scheduler.statements(program.body)
     scheduler.flush()
-    slots = scheduler.slots.place(scheduler.steps, program.workspace)
+    steps = scalars.merged(scheduler.steps)
+    scalars.replicated(steps, scheduler.slots.buffers.values(), limits)
+    slots = scheduler.slots.place(steps, program.workspace)
     workspace = scheduler.slots.end
     for buffer in scheduler.temporaries:
         buffer.place = workspace
         workspace += -(-buffer.size * itemsize(buffer.dtype) // ALIGN) * ALIGN
-    return Plan(program, scheduler.steps, slots, workspace, scheduler.notes)
+    return Plan(program, scalars.without_idle(steps), slots, workspace, scheduler.notes)
 
 
 class Slots:
@@ -87,19 +89,20 @@ def _free(k: Kernel) -> dict[Expr, None]:
     known = {i for i, _ in k.axes} | (k.staged.variables() if k.staged else set())
     known |= {k.thread} - {None}
     known |= {e for f in k.further for e in (f.inside, *(i for i, _ in f.axes))}
-    for s in traversal.statements(k.body):
+    for s in traversal.statements(k.statements()):
         known.update(traversal.defined(s))
         if isinstance(s, (kernel.Loop, kernel.While)):
             known.update(s.carries)
         if isinstance(s, kernel.Loop):
             known.add(s.index)
+    names = {e: v for e, v in k.names.items() if v not in known}
     found: dict[Expr, None] = {}
     seen: set[Expr] = set()
     stack = [e for s in traversal.statements(k.statements()) for e in traversal.expressions(s)]
     stack += [n for _, n in k.axes]
     while stack:
-        e = k.names.get(stack[-1], stack[-1])
-        stack.pop()
+        e = stack.pop()
+        e = names.get(e, e)
         if e in seen:
             continue
         seen.add(e)

@@ -33,11 +33,13 @@ class Limits:
         32  # bytes of loads of a thread that hide the time of one, with half of all threads
     )
     short: int = 100  # operations of an element up to which a thread works on several
+    again: int = 32  # operations on scalars that all threads do rather than one before them
     parallel: int = 64  # iterations from which on a loop is a kernel: two warps
     row: int = 256  # terms of a reduction from which on the threads of a block share it
     rows: int = 1 << 14  # results from which on each has a thread of its own
     split: int = 1 << 13  # terms from which on a reduction with few results is made in two stages
-    parts: int = 512  # of such a reduction, at most: the second stage is one block's
+    strip: int = 8  # terms of a thread in the first stage, at least: as many loads are under way
+    parts: int = 512  # of ordered updates that are made in copies, at most
     copies: int = 64  # parts from which on ordered updates are made in copies: else they are sorted
     scan: int = 32  # elements of a row from which on threads share a cumulative reduction
     scan_items: int = 17  # elements of a thread side by side in it: 256 threads have a row of 4,096
@@ -60,7 +62,7 @@ class Limits:
 LIMITS = Limits()
 # For the simulator: sizes at which small arrays take every way, blocks of a few threads.
 SIMULATED = Limits(
-    threads=8, blocks=3, tile=(4, 2), parallel=2, row=6, rows=40, split=20, parts=4, copies=2, ahead=8,
-    scan=5, scan_items=3, scan_rows=9, scan_part=3, scan_parts=3, points=1,
-    sort_items=3, together=2, per_place=1,
+    threads=8, blocks=3, tile=(4, 2), parallel=2, row=6, rows=40, split=20, strip=2, parts=4, copies=2,
+    ahead=8, scan=5, scan_items=3, scan_rows=9, scan_part=3, scan_parts=3, points=1, sort_items=3,
+    together=2, per_place=1,
 )  # fmt: skip
