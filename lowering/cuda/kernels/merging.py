@@ -318,21 +318,24 @@ class Sorting:
 
     def _splits(self, width: Expr, read: Read, splits: Buffer) -> Stmt:
         """How many elements of the first of two runs, of `width` tiles, go before each tile of both."""
-        unit = scalar.counter("u", self.count * self.tiles)
+        lanes, units = self.limits.tile[0], self.count * self.tiles
+        b, t = scalar.counter("b", -(-units // lanes)), scalar.counter("t", lanes)
+        unit = scalar.add(scalar.mul(b, scalar.size(lanes)), t)
         row, number = self._tile_of(unit)
-        length = self.tile.length
-        named, let = _named([*self._ends(number, width, length, scalar.size(self.n)), number])
-        a, b, end, tile = named
-        d = scalar.sub(scalar.mul(tile, scalar.size(length)), a)
+        named, let = _named([*self._ends(number, width, self.tile.length, scalar.size(self.n))])
+        first, middle, end = named
         search, found = self._path(
-            lambda i: read(row, scalar.add(a, i)),
-            lambda j: read(row, scalar.add(b, j)),
-            scalar.sub(b, a),
-            scalar.sub(end, b),
-            d,
+            lambda i: read(row, scalar.add(first, i)),
+            lambda j: read(row, scalar.add(middle, j)),
+            scalar.sub(middle, first),
+            scalar.sub(end, middle),
+            scalar.sub(scalar.mul(number, scalar.size(self.tile.length)), first),
         )
         body: list[Stmt] = [let, search, Store(splits, unit, found)]
-        return Loop(unit, scalar.size(self.count * self.tiles), body, kind=LoopKind.VECTORIZED)
+        if units % lanes:
+            body = [If(scalar.compare("lt", unit, scalar.size(units)), body, [])]
+        threads = Loop(t, scalar.size(lanes), body, kind=LoopKind.THREAD)
+        return Loop(b, scalar.size(-(-units // lanes)), [threads], kind=LoopKind.GRID_BLOCK)
 
     def _merged(self, width: Expr, read: Read, splits: Buffer, put: Put) -> Stmt:
         """Tiles of two runs of `width` tiles, merged in shared memory."""
