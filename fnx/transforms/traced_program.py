@@ -82,9 +82,10 @@ class NamedBackend:
         return found
 
     def team(self, jaxpr: Jaxpr, *more: Any) -> Any:
-        """One member's program for a team of members."""
+        """One member's program for a team of members: of the CPU, whose devices they are."""
+        name = self._name() if hasattr(backends.get(self._name()), "team") else "cpu"
         with _compiling, use(evaluate), without_collections():
-            return backends.get(self._name()).team(jaxpr, *more)
+            return backends.get(name).team(jaxpr, *more)
 
     def team_pays(self, size: int, work: float, exchanges: float) -> bool:
         """Whether members that do so much had better run at once."""

@@ -1,7 +1,7 @@
 """What a GPU leaves to CuPy's bindings of cuBLAS, cuSOLVER and cuFFT: on our memory, on our stream.
 
 Products of matrices beyond a size, factorizations, triangular systems and Fourier transforms. Without CuPy
-products are loops, and the rest calls of the host. No GPU has run any of it.
+products are loops, and the rest calls of the host.
 
 Numbers of float32 are multiplied as such: TensorFloat-32 only where default_matmul_precision asks for it.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from fnx.core import config, recipe
 
@@ -63,7 +63,6 @@ def array(memory: Any, offset: int, shape: tuple[int, ...], dtype: str) -> Any:
 @contextmanager
 def on_stream(handle: int) -> Iterator[None]:
     """CuPy's calls are asked of a stream of ours, with the precision that was set."""
-    import cupy
     from cupy import _core
 
     kinds = _core._routines_linalg
@@ -72,10 +71,26 @@ def on_stream(handle: int) -> Iterator[None]:
     wanted = kinds.COMPUTE_TYPE_TF32 if fast else kinds.COMPUTE_TYPE_DEFAULT
     _core.set_compute_type("float32", wanted)
     try:
-        with cupy.cuda.ExternalStream(handle):
+        with _stream(handle):
             yield
     finally:
         _core.set_compute_type("float32", before)
+
+
+class _External(NamedTuple):
+    """A stream of ours as other libraries ask for it."""
+
+    handle: int
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.handle
+
+
+@lru_cache(maxsize=8)
+def _stream(handle: int) -> Any:
+    import cupy
+
+    return cupy.cuda.Stream.from_external(_External(handle))
 
 
 # --- functions of arrays --------------------------------------------------------------------------

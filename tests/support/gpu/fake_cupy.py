@@ -66,11 +66,18 @@ def install(monkeypatch, gpu):
         assert linalg == "raise"
         yield
 
-    @contextmanager
-    def external(handle):
-        made.stream = handle
-        yield
-        made.stream = None
+    class Stream:
+        @classmethod
+        def from_external(cls, stream):
+            found = cls()
+            _, found.handle = stream.__cuda_stream__()
+            return found
+
+        def __enter__(self):
+            made.stream = self.handle
+
+        def __exit__(self, *_):
+            made.stream = None
 
     cupyx.errstate = errstate
     cupy.cuda = SimpleNamespace(
@@ -78,7 +85,7 @@ def install(monkeypatch, gpu):
             address=address, nbytes=nbytes
         ),
         MemoryPointer=lambda memory, offset: SimpleNamespace(memory=memory, offset=offset),
-        ExternalStream=external,
+        Stream=Stream,
     )
     core = ModuleType("cupy._core")
     core._routines_linalg = SimpleNamespace(
@@ -92,4 +99,5 @@ def install(monkeypatch, gpu):
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(libraries, "is_there", lambda: True)
+    libraries._stream.cache_clear()
     return made
