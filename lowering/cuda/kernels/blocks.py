@@ -47,11 +47,11 @@ def flat(scheduler: Scheduling, axes: Any, body: list[Stmt], name: str, note: st
         if squares.scheduled(scheduler, axes, body, name, note):
             return True
     limits = scheduler.limits
+    if all(n.op in ("size", "const") for _, n in axes):
+        axes, body = several.elements(limits, axes, body, prod(int(n.attr) for _, n in axes))
     sizes = [traversal.extent(n) for _, n in axes]
     tile = len(sizes) > 1 and sizes[-1] >= limits.tile[0] and sizes[-2] >= limits.tile[1]
-    count = prod(sizes) if all(n.op in ("size", "const") for _, n in axes) else 0
-    body, further = several.elements(limits, axes, body, count)
-    scheduler.launch("tile" if tile else "flat", axes, body, name, note, further=further)
+    scheduler.launch("tile" if tile else "flat", axes, body, name, note)
     return True
 
 

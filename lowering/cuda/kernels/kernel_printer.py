@@ -141,24 +141,11 @@ class KernelCode(BlockCode):
 
     def _over(self, loops: Sequence[tuple[str, str, str, str]], body: Sequence[Stmt]) -> None:
         """Loops of a thread over its share: (index, first, end, step), then the body."""
-        (outer, first, end, step), *inner = loops
-        if self.k.further:
-            apart, times = self.fresh("n"), len(self.k.further) + 1
-            self.put(f"{apart} = {step}")
-            step = f"{apart} * {times}"
-        for index, *bounds in [(outer, first, end, step), *inner]:
-            self.put(f"for {index} in range({', '.join(bounds)}):")
+        for index, first, end, step in loops:
+            self.put(f"for {index} in range({first}, {end}, {step}):")
             self.depth += 1
         with self.scope():
-            given = [x[0] for x in inner]
-            self._bind_axes([outer, *given])
-            for number, further in enumerate(self.k.further, 1):
-                place, there = self.fresh("i"), self.fresh("c")
-                self.put(f"{place} = {outer} + {apart} * {number}")
-                self.put(f"{there} = {place} < {end}")
-                self.bind(further.inside, there)
-                at = self.assigned(f"cuda.selp({there}, {place}, {outer})")
-                self._bind_axes([at, *given], further.axes)
+            self._bind_axes([x[0] for x in loops])
             self.statements(body)
         self.depth -= len(loops)
 

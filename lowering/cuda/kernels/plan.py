@@ -47,13 +47,6 @@ class Staged(NamedTuple):
         return {self.lane, self.row, *(e for h in self.halos for e in h[:3])}
 
 
-class Further(NamedTuple):
-    """Another element that a thread works on at a time: its indices, and whether there is one."""
-
-    axes: Axes
-    inside: Expr
-
-
 class Tile(NamedTuple):
     """What a block has in shared memory of rows: `items` elements for each of `lanes` threads of each."""
 
@@ -108,7 +101,6 @@ class Kernel(Step):
     staged: Staged | None = None
     first: list[Stmt] = field(default_factory=list)  # what each thread computes before all else
     thread: Expr | None = None
-    further: list[Further] = field(default_factory=list)  # of "flat" and "tile"
 
     def statements(self) -> list[Stmt]:
         """All statements that its threads run."""

@@ -10,7 +10,7 @@ from fnx.lowering.ir import affine, traversal
 from fnx.lowering.ir.expressions import replacing
 from fnx.lowering.ir.kernel import Eval, Let, Loop, LoopKind, Stmt, Store
 
-from . import combining, independence, rows
+from . import combining, independence, rows, several
 from .plan import Axes, Scheduling
 from .thresholds import Limits
 
@@ -103,10 +103,11 @@ def _shared_out(s: Loop, scheduler: Scheduling) -> Loop | None:
     plain = Loop(s.index, s.extent, s.body)
     if not independence.parallel([plain], s.body, scheduler.halves):
         return None
-    return Loop(
+    shared = Loop(
         s.index, s.extent, s.body, s.carries, s.init, s.yields,
         kind=LoopKind.THREAD, reassociate=s.reassociate, reverse=s.reverse,
     )  # fmt: skip
+    return several.of_loop(scheduler.limits, shared)
 
 
 # --- two stages -------------------------------------------------------------------------------

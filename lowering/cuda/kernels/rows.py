@@ -47,6 +47,34 @@ def of_blocks(scheduler: Scheduling, body: list[Stmt], row: Expr, count: int) ->
     return [_moved(s, places) for s in body] if places else body
 
 
+def in_memory(
+    scheduler: Scheduling, groups: list[list[Stmt]], row: Expr, count: int
+) -> list[list[Stmt]]:
+    """Parts of the body of an iteration that follow one another, with what they hand on in memory."""
+    arrays = [set(private(g)) for g in groups]
+    both = [b for k, found in enumerate(arrays) for b in found if any(b in x for x in arrays[:k])]
+    whole = [s for g in groups for s in g]
+    places: dict[Buffer, tuple[Buffer, Expr]] = {}
+    for b in dict.fromkeys(both):
+        size = touched(b, whole)
+        places[b] = scheduler.temporary(b.dtype, count * size), scalar.mul(row, scalar.size(size))
+    found, known = [], {}
+    for k, g in enumerate(groups):
+        new = [_moved(traversal.rewritten(s, replacing(known)), places) for s in g]
+        later = [x for other in groups[k + 1 :] for x in other]
+        for v in [v for s in g for v in traversal.defined(s)]:
+            if _mentions(later, v):
+                kept = scheduler.temporary(v.dtype, count)
+                new.append(Store(kept, row, v))
+                known[v] = scalar.load(kept, row, v.dtype)
+        found.append(new)
+    return found
+
+
+def _mentions(body: list[Stmt], variable: Expr) -> bool:
+    return any(e is variable for e in traversal.nodes(body))
+
+
 def _moved(s: Stmt, places: dict[Buffer, tuple[Buffer, Expr]]) -> Stmt:
     """A statement with its arrays in other places."""
     anew: dict[Expr, Expr] = {}

@@ -16,10 +16,10 @@ from fnx.core import scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import affine, traversal
 from fnx.lowering.ir.expressions import depends_on, replacing
-from fnx.lowering.ir.kernel import Barrier, Buffer, If, Let, Loop, LoopKind, Stmt, Store
+from fnx.lowering.ir.kernel import Barrier, Buffer, Eval, If, Let, Loop, LoopKind, Stmt, Store
 from fnx.lowering.ir.number_formats import KIND, itemsize
 
-from . import combining, independence, reductions
+from . import combining, independence, reductions, rows
 from .plan import Axes, Scheduling, Tile
 
 _ZERO, _ONE = scalar.size(0), scalar.size(1)
@@ -27,43 +27,78 @@ _ZERO, _ONE = scalar.size(0), scalar.size(1)
 
 def scheduled(scheduler: Scheduling, axes: Axes, body: list[Stmt], name: str, note: str) -> bool:
     """Make kernels of rows or columns that are scanned; False, and nothing, where they are short."""
-    if len(body) != 1 or not isinstance(body[0], Loop):
+    if len(body) != 1:
+        return _apart(scheduler, axes, body, name, note)
+    if not isinstance(body[0], Loop):
         return False
-    s, limits, rows = body[0], scheduler.limits, prod(int(n.attr) for _, n in axes)
+    s, limits, count = body[0], scheduler.limits, prod(int(n.attr) for _, n in axes)
     operations = combining.associative(s) if _is_scan(scheduler, s) else None
     if operations is None:
         return False
     n = independence.extent(s)
     if axes and not _is_along(s):
         return _by_columns(scheduler, axes, s, operations, name, note)
-    if n < limits.scan or rows * n < limits.parallel:
+    if n < limits.scan or count * n < limits.parallel:
         return False
     tile = _tile(scheduler, s, n)
     tiles = -(-n // tile.length)
-    if tiles == 1 or rows >= limits.scan_rows:
+    if tiles == 1 or count >= limits.scan_rows:
         _Rows(scheduler, axes, s, operations, tile, (1, tiles)).launch(s.init, name, note)
         return True
     per = -(-tiles // tile.length)  # so that a tile holds all totals
-    count, length = -(-tiles // per), per * tile.length
-    again = _Rows(scheduler, axes, s, operations, tile, (count, per))
-    totals = reductions.part_of(s, again.part, scalar.counter("j", length), count, length)
+    parts, length = -(-tiles // per), per * tile.length
+    again = _Rows(scheduler, axes, s, operations, tile, (parts, per))
+    totals = reductions.part_of(s, again.part, scalar.counter("j", length), parts, length)
     totals.kind, totals.reassociate = LoopKind.THREAD, True
-    place = lambda p: scalar.add(scalar.mul(_linear(axes), scalar.size(count)), p)
-    cut: Axes = [*axes, (again.part, scalar.size(count))]
+    place = lambda p: scalar.add(scalar.mul(_linear(axes), scalar.size(parts)), p)
+    cut: Axes = [*axes, (again.part, scalar.size(parts))]
     starts = _starts(scheduler, axes, cut, s, operations, totals, place, name, note)
     init = [scalar.load(b, place(again.part), b.dtype) for b in starts]
     again.launch(init, name, f"{note}, part by part")
     return True
 
 
-def _is_scan(scheduler: Scheduling, s: Loop) -> bool:
-    """Whether statements of a loop see partial results, and else touch nothing of other iterations."""
+def _apart(scheduler: Scheduling, axes: Axes, body: list[Stmt], name: str, note: str) -> bool:
+    """Kernels of what is made of rows before and after they are scanned; False where none is."""
+    if not axes or any(type(s) not in traversal.REWRITTEN for s in traversal.statements(body)):
+        return False
+    if any(isinstance(s, Eval) for s in body):  # values that outlive what they were loaded from
+        return False
+    is_scan = [_is_long_scan(scheduler, s) for s in body]
+    if not any(is_scan):
+        return False
+    groups: list[list[Stmt]] = []
+    for k, s in enumerate(body):
+        if k == 0 or is_scan[k] or is_scan[k - 1]:
+            groups.append([])
+        groups[-1].append(s)
+    count = prod(int(n.attr) for _, n in axes)
+    for group in rows.in_memory(scheduler, groups, _linear(axes), count):
+        for i, n in reversed(axes):
+            group = [Loop(i, n, group, kind=LoopKind.VECTORIZED)]
+        scheduler.statement(group[0], name, note)
+    return True
+
+
+def _is_long_scan(scheduler: Scheduling, s: Stmt) -> bool:
+    """Whether a row is scanned that threads share."""
+    if not isinstance(s, Loop) or not _is_scan(scheduler, s, of_rows=True):
+        return False
+    long_enough = independence.extent(s) >= scheduler.limits.scan
+    return long_enough and _is_along(s) and combining.associative(s) is not None
+
+
+def _is_scan(scheduler: Scheduling, s: Loop, of_rows: bool = False) -> bool:
+    """Whether statements of a loop see partial results, and else touch nothing of other iterations.
+
+    `of_rows`: they may have rows on their stack.
+    """
     if not s.carries or s.extent.op not in ("size", "const"):
         return False
     inner = list(traversal.statements(s.body))
     if any(isinstance(x, Loop) or type(x) not in traversal.REWRITTEN for x in inner):
         return False
-    if any(b.space == "private" for b in traversal.buffers(inner)):
+    if not of_rows and any(b.space == "private" for b in traversal.buffers(inner)):
         return False
     plain = Loop(s.index, s.extent, s.body)
     return combining.sees_carries(s) and bool(

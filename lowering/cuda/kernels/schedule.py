@@ -88,7 +88,6 @@ def _free(k: Kernel) -> dict[Expr, None]:
     """The variables that a kernel takes from those before it."""
     known = {i for i, _ in k.axes} | (k.staged.variables() if k.staged else set())
     known |= {k.thread} - {None}
-    known |= {e for f in k.further for e in (f.inside, *(i for i, _ in f.axes))}
     for s in traversal.statements(k.statements()):
         known.update(traversal.defined(s))
         if isinstance(s, (kernel.Loop, kernel.While)):

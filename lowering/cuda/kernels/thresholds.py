@@ -29,9 +29,7 @@ class Limits:
     neighbours: int = 5  # loads of an array in a plane from which on tiles of it are staged
     points: int = 1 << 18  # of a stencil from which on: eight tiles for each of 132 multiprocessors
     elements: int = 4  # of a thread at a time, at most: more make long code
-    under_way: int = (
-        32  # bytes of loads of a thread that hide the time of one, with half of all threads
-    )
+    under_way: int = 48  # bytes of loads of a thread that hide the time of one, where it has few
     short: int = 100  # operations of an element up to which a thread works on several
     again: int = 32  # operations on scalars that all threads do rather than one before them
     parallel: int = 64  # iterations from which on a loop is a kernel: two warps
