@@ -3,7 +3,7 @@
 from math import prod
 from typing import Any
 
-from fnx.lowering.ir import kernel, traversal
+from fnx.lowering.ir import affine, kernel, traversal
 from fnx.lowering.ir.kernel import Loop, LoopKind, Stmt
 
 from . import independence, reductions, scans, several, stencils, transposes, updates
@@ -47,12 +47,27 @@ def flat(scheduler: Scheduling, axes: Any, body: list[Stmt], name: str, note: st
         if squares.scheduled(scheduler, axes, body, name, note):
             return True
     limits = scheduler.limits
+    axes = _along_stores(axes, body, limits.tile[0])
     if all(n.op in ("size", "const") for _, n in axes):
         axes, body = several.elements(limits, axes, body, prod(int(n.attr) for _, n in axes))
     sizes = [traversal.extent(n) for _, n in axes]
     tile = len(sizes) > 1 and sizes[-1] >= limits.tile[0] and sizes[-2] >= limits.tile[1]
     scheduler.launch("tile" if tile else "flat", axes, body, name, note)
     return True
+
+
+def _along_stores(axes: Any, body: list[Stmt], least: int) -> Any:
+    """The axes, that along which threads side by side store side by side as the last one, if it is long."""
+    numbers = {id(i): k for k, (i, _) in enumerate(axes)}
+    stores = [s for s in traversal.statements(body) if isinstance(s, kernel.Store)]
+    strides = [affine.strides_of(s.index, numbers) for s in stores if s.buffer.space != "private"]
+    apart = lambda k: [abs(x.get(k, 0)) for x in strides]
+    if not strides or 1 in apart(len(axes) - 1):
+        return axes
+    for k, (_, n) in enumerate(axes):
+        if set(apart(k)) == {1} and traversal.extent(n) >= least:
+            return [*axes[:k], *axes[k + 1 :], axes[k]]
+    return axes
 
 
 def _has_atomics(x: Loop) -> bool:

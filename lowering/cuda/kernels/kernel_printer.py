@@ -68,6 +68,7 @@ class KernelCode(BlockCode):
         self.k = k
         self.shares = True  # among the threads of the GPU: none of the host's take part
         self.private: set[Buffer] = set()
+        self.together = False  # whether all threads of the block do the same
         self.contracts = 0  # how many loops are around whose order of additions is free
 
     # --- names -----------------------------------------------------------------------------------
@@ -285,30 +286,30 @@ class KernelCode(BlockCode):
         self.depth += 1
         with self.scope():
             self._bind_axes([index])
-            one = self._of_block if self.k.thread is None else lambda s: self.statements([s])
-            for s in self.k.body:
-                one(s)
+            self.together = self.k.thread is None
+            self.statements(self.k.body)
+            self.together = True
             for v, (buffer, place) in self.k.stored.items():
-                self._of_block(kernel.Store(buffer, scalar.size(place), v))
+                self.store(kernel.Store(buffer, scalar.size(place), v))
         self.depth -= 1
-
-    def _of_block(self, s: Stmt) -> None:
-        """A statement that all threads of a block meet: one of them stores, they share loops."""
-        if isinstance(s, kernel.Store):
-            self.put("if thread == 0:")
-            self.depth += 1
-            with self.scope():
-                self.store(s)
-            self.depth -= 1
-            self.kill(s.buffer)
-            self.put("cuda.syncthreads()")
-        else:
-            self.statements([s])
 
     # --- statements that differ ------------------------------------------------------------------
 
     def poll(self, s: kernel.Loop | kernel.While) -> None:
         """Nobody can ask a GPU to stop; the host stops between launches."""
+
+    def store(self, s: kernel.Store) -> None:
+        """As in the other printer; by one thread, if all of a block are at the same iteration."""
+        if not self.together:
+            super().store(s)
+            return
+        self.put("if thread == 0:")
+        self.depth += 1
+        with self.scope():
+            super().store(s)
+        self.depth -= 1
+        self.kill(s.buffer)
+        self.put("cuda.syncthreads()")
 
     def barrier(self, s: kernel.Barrier) -> None:
         self.put("cuda.syncthreads()")
@@ -328,8 +329,10 @@ class KernelCode(BlockCode):
 
     def loop(self, s: kernel.Loop) -> None:
         if s.kind is LoopKind.THREAD:
+            together, self.together = self.together, False
             with self._contracting(s):
                 self.share(s)
+            self.together = together
             if traversal.all_writes(s):
                 self.put("cuda.syncthreads()")
             return

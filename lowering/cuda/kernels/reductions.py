@@ -31,7 +31,7 @@ def scheduled(scheduler: Scheduling, axes: Axes, body: list[Stmt], name: str, no
         return False
     if rows.private(body):
         return _of_own_arrays(scheduler, axes, body, name, note)
-    if any(_shared_out(x, scheduler) is None for x in loops):
+    if any(_by_threads(x, scheduler) is None for x in loops):
         return False
     terms = max(independence.extent(x) for x in loops)
     by_columns = bool(axes) and not any(_is_along(x.index, x) for x in loops)
@@ -41,7 +41,7 @@ def scheduled(scheduler: Scheduling, axes: Axes, body: list[Stmt], name: str, no
         return False
     if by_columns and count >= limits.parallel:
         return False
-    new = [_shared_out(x, scheduler) if isinstance(x, Loop) else x for x in body]
+    new = [_by_threads(x, scheduler) if isinstance(x, Loop) else x for x in body]
     scheduler.launch("block", axes, new, name, note)
     return True
 
@@ -60,7 +60,7 @@ def _of_own_arrays(
         return False
     known = len(scheduler.temporaries)
     new = rows.of_blocks(scheduler, body, _linear(axes), _count(axes))
-    shared = [_shared_out(x, scheduler) if isinstance(x, Loop) else x for x in new]
+    shared = [_by_threads(x, scheduler) if isinstance(x, Loop) else x for x in new]
     if None in shared:
         del scheduler.temporaries[known:]
         return False
@@ -92,6 +92,24 @@ def _nodes(roots: list[Expr]) -> list[Expr]:
             seen[e] = None
             stack.extend(e.args)
     return list(seen)
+
+
+def _by_threads(s: Loop, scheduler: Scheduling) -> Loop | None:
+    """A loop for the threads of a block: they share its iterations, or, of few, what is in each."""
+    inner = [x for x in s.body if isinstance(x, Loop)]
+    counted = [x.extent.op in ("size", "const") for x in (s, *inner)]
+    if not inner or s.carries or not all(counted):
+        return _shared_out(s, scheduler)
+    threads = scheduler.limits.threads
+    rounds = [-(-independence.extent(x) // threads) for x in (s, *inner)]
+    terms = [independence.extent(x) for x in (s, *inner)]
+    combining_takes = 2 * threads.bit_length()  # rounds, with what threads wait for one another
+    if terms[0] * sum(n + combining_takes for n in rounds[1:]) >= rounds[0] * sum(terms[1:]):
+        return _shared_out(s, scheduler)
+    body = [_shared_out(x, scheduler) if isinstance(x, Loop) else x for x in s.body]
+    if None in body or not all(isinstance(x, (Let, Eval, Store, Loop)) for x in body):
+        return _shared_out(s, scheduler)
+    return Loop(s.index, s.extent, body, reverse=s.reverse)  # type: ignore[arg-type]
 
 
 def _shared_out(s: Loop, scheduler: Scheduling) -> Loop | None:

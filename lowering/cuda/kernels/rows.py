@@ -9,7 +9,7 @@ Source: privatization of arrays (Allen & Kennedy 2001, ch. 5), by the memory tha
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.ir import traversal
+from fnx.lowering.ir import dependence, traversal
 from fnx.lowering.ir.expressions import ordered, replacing
 from fnx.lowering.ir.kernel import Buffer, Loop, Stmt, Store
 from fnx.lowering.ir.number_formats import itemsize
@@ -24,13 +24,21 @@ def private(body: list[Stmt]) -> list[Buffer]:
 
 def touched(buffer: Buffer, body: list[Stmt]) -> int:
     """How many elements of an array a body touches: arrays are made for rows of any length."""
-    if any(r.buffer is buffer for s in traversal.statements(body) for r in traversal.references(s)):
+    stmts = list(traversal.statements(body))
+    if any(r.buffer is buffer for s in stmts for r in traversal.references(s)):
         return buffer.size
     places = [e.args[0] for e in traversal.nodes(body) if e.op == "load" and e.attr is buffer]
-    places += [
-        s.index for s in traversal.statements(body) if isinstance(s, Store) and s.buffer is buffer
-    ]
-    return min(buffer.size, max((scalar.bounds(e)[1] + 1 for e in places), default=1))
+    places += [s.index for s in stmts if isinstance(s, Store) and s.buffer is buffer]
+    counted = [s for s in stmts if isinstance(s, Loop) and s.extent.op in ("size", "const")]
+    ranges = {s.index: (0, max(int(s.extent.attr) - 1, 0)) for s in counted}
+    return min(buffer.size, max((_highest(e, ranges) + 1 for e in places), default=1))
+
+
+def _highest(place: Expr, ranges: dict[Expr, tuple[int, int]]) -> int:
+    """The highest number that a position is."""
+    parts, number = dependence.terms(place)
+    ends = [(factor, ranges.get(leaf) or scalar.bounds(leaf)) for leaf, factor in parts]
+    return number + sum(max(factor * low, factor * high) for factor, (low, high) in ends)
 
 
 def of_blocks(scheduler: Scheduling, body: list[Stmt], row: Expr, count: int) -> list[Stmt]:

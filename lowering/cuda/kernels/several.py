@@ -146,10 +146,9 @@ def _loads(body: list[Stmt]) -> list[Expr]:
 
 def _wanted(limits: Limits, body: list[Stmt]) -> int:
     """How many elements keep enough bytes under way, of a loop that is short."""
-    loads = _loads(body)
-    if not loads or traversal.work(body) > limits.short:
+    nbytes = sum(itemsize(e.dtype) for e in _loads(body) if e.attr.space != "shared")
+    if not nbytes or traversal.work(body) > limits.short:
         return 1
-    nbytes = sum(itemsize(e.dtype) for e in loads)
     return _power(min(limits.under_way // nbytes, limits.elements))
 
 

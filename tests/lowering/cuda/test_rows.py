@@ -30,6 +30,25 @@ def test_what_rows_keep_is_their_blocks(gpu, monkeypatch, shared, space):
     assert not gpu.races
 
 
+def bodies(p):
+    d = p[:, None] - p[None]
+    r = (d * d).sum(-1) + 0.01
+    return (d * (r**-1.5)[..., None]).sum(1)
+
+
+@pytest.mark.parametrize("shared", [40 << 10, 0])
+def test_short_loops_around_long_ones(gpu, monkeypatch, shared):
+    gpu.watches = True
+    monkeypatch.setattr(backend, "limits", lambda: replace(SIMULATED, shared=shared))
+    p = np.random.default_rng(0).normal(size=(70, 3))
+    kinds, compiled = shapes(bodies, p)
+    assert kinds == ["block"]
+    (printed,) = compiled.printed.values()
+    assert "in range(thread, 3," not in printed.source
+    same(bodies, p)
+    assert not gpu.races
+
+
 def test_rows_of_complex_numbers_and_of_few_elements(gpu):
     f = lambda x: fnx.nn.softmax(x, 1)
     same(lambda x: f(x) * (1 + 1j), X)
