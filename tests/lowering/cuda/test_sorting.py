@@ -40,8 +40,7 @@ def test_lengths(gpu, n):
     gpu.watches = True
     same(jnp.sort, x)
     text = fnx.jit(jnp.sort, backend="cuda").lower(x).as_text("cuda")
-    turns = math.ceil(math.log2(math.ceil(n / TILE))) - 1  # the last pass is apart
-    assert (f"# {turns} times\n" in text) is bool(turns)
+    assert f"# {math.ceil(math.log2(math.ceil(n / TILE)))} times\n" in text
     assert not gpu.races
 
 
@@ -56,7 +55,7 @@ def test_rows(gpu, monkeypatch, rows, n):
     gpu.watches = True
     same(lambda x: jnp.sort(x, 1), x)
     kernels, _ = shapes(lambda x: jnp.sort(x, 1), x)
-    assert kernels == ["block"] if n < 50 else kernels.count("block") == 5
+    assert kernels == ["block"] if n < 50 else kernels.count("block") == 3
     assert not gpu.races
 
 
