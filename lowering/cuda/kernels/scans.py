@@ -3,7 +3,7 @@
 The threads of a block load a tile side by side, and each combines consecutive elements of it; the totals
 are scanned by all of them, each thread goes through its elements again from where they begin, and what is
 stored of them is stored side by side. Short rows share a block. Long rows that are few are cut in parts:
-what each adds up to, where each begins, and each part again from there. The order in which numbers are
+first what each adds up to, then each part again, after those before it. The order in which numbers are
 combined is the sizes' alone: the same bits from run to run.
 
 Source: Sengupta et al. 2007 (reduce, scan, scan again); Hillis & Steele 1986 (totals of threads).
@@ -45,16 +45,15 @@ def scheduled(scheduler: Scheduling, axes: Axes, body: list[Stmt], name: str, no
     if tiles == 1 or count >= limits.scan_rows:
         _Rows(scheduler, axes, s, operations, tile, (1, tiles)).launch(s.init, name, note)
         return True
-    per = -(-tiles // tile.length)  # so that a tile holds all totals
+    per = -(-tiles // limits.blocks)
     parts, length = -(-tiles // per), per * tile.length
     again = _Rows(scheduler, axes, s, operations, tile, (parts, per))
     totals = reductions.part_of(s, again.part, scalar.counter("j", length), parts, length)
     totals.kind, totals.reassociate = LoopKind.THREAD, True
     place = lambda p: scalar.add(scalar.mul(_linear(axes), scalar.size(parts)), p)
     cut: Axes = [*axes, (again.part, scalar.size(parts))]
-    starts = _starts(scheduler, axes, cut, s, operations, totals, place, name, note)
-    init = [scalar.load(b, place(again.part), b.dtype) for b in starts]
-    again.launch(init, name, f"{note}, part by part")
+    buffers = _totals(scheduler, "block", cut, operations, totals, place(again.part), name, note)
+    again.launch(s.init, name, f"{note}, part by part", (buffers, place))
     return True
 
 
@@ -225,22 +224,33 @@ class _Rows:
 
     # --- statements --------------------------------------------------------------------------------
 
-    def launch(self, init: list[Expr], name: str, note: str) -> None:
-        """The kernel, whose rows or parts begin with `init`."""
+    def launch(self, init: list[Expr], name: str, note: str, totals=None) -> None:  # type: ignore[no-untyped-def]
+        """The kernel, whose rows begin with `init`; `totals`: where it is what parts come to."""
         row, part = self.row_of(self.unit(self.own))
         anew = replacing(self.indices(row) | {self.part: part})
         starts = [scalar.cast(anew(e), d) for e, d in zip(init, self.kinds, strict=True)]
-        now, following = ([scalar.var(d, "c") for d in self.kinds] for _ in range(2))
+        now, first, following = ([scalar.var(d, "c") for d in self.kinds] for _ in range(3))
         number = scalar.counter("q", self.per) if self.per > 1 else _ZERO
         body = [self._taken(number), Barrier(), *self._scanned(now), Barrier()]
         body += [self._given(number)]
         if self.per > 1:
             body += [Let(following, self._at(self.tile.length)), Barrier()]
-            body = [Loop(number, scalar.size(self.per), body, now, starts, following)]
+            body = [Loop(number, scalar.size(self.per), body, now, first, following)]
         else:
-            body = [Let(now, starts), *body, Barrier()]  # before the next rows' tile
+            body = [Let(now, first), *body, Barrier()]  # before the next rows' tile
+        body = [self._begin(first, starts, part, anew, totals), *body]
         axes: Axes = [(self.block, scalar.size(self.blocks))]
         self.scheduler.launch("block", axes, body, name, note, thread=self.thread)
+
+    def _begin(self, first, starts, part, anew, totals) -> Stmt:  # type: ignore[no-untyped-def]
+        """What a row begins with, and a part of it after those before, whose totals all threads combine."""
+        if totals is None:
+            return Let(first, starts)
+        buffers, place = totals
+        j = scalar.counter("j", self.parts)
+        terms = [scalar.cast(anew(scalar.load(b, place(j), b.dtype)), d)
+                 for b, d in zip(buffers, self.kinds, strict=True)]  # fmt: skip
+        return Loop(j, part, [], first, starts, self.combined(first, terms), LoopKind.THREAD, True)
 
     def _at(self, place: Expr | int) -> list[Expr]:
         """What the tile has of a thread's row at a place."""
@@ -365,36 +375,32 @@ def _by_columns(
     cut: Axes = [(part, scalar.size(count)), *axes]
     within = scalar.counter("j", length)
     totals = reductions.part_of(s, part, within, count, length)
-    starts = _starts(scheduler, axes, cut, s, operations, totals, place, name, note)
-    again = reductions.part_of(s, part, within, count, length)
-    again.init = [scalar.load(b, place(part), b.dtype) for b in starts]
-    scheduler.launch("flat", cut, [again], name, f"{note}, part by part")
-    return True
-
-
-def _starts(scheduler, axes, cut, s, operations, totals, place, name, note):  # type: ignore[no-untyped-def]
-    """Where parts begin, in memory: kernels of what each adds up to, and of these scanned.
-
-    `cut` are the axes with that of the parts, `place(part)` is where what is a part's lies.
-    """
-    (part, size), *_ = [x for x in cut if x not in axes]
-    totals.body = [x for x in totals.body if isinstance(x, Let)]
-    totals.init = [
-        combining.identity(o, c.dtype) for o, c in zip(operations, s.carries, strict=True)
-    ]
-    buffers = [scheduler.temporary(c.dtype, prod(int(n.attr) for _, n in cut)) for c in s.carries]
-    stores = [Store(b, place(part), c) for b, c in zip(buffers, totals.carries, strict=True)]
-    shape = "block" if totals.kind is LoopKind.THREAD else "flat"
-    scheduler.launch(shape, cut, [totals, *stores], name, f"{note}, parts")
-    j = scalar.counter("j", int(size.attr))
+    buffers = _totals(scheduler, "flat", cut, operations, totals, place(part), name, note)
+    j = scalar.counter("j", count)
     terms = [scalar.var(c.dtype, "t") for c in s.carries]
     inner: list[Stmt] = [Let(terms, [scalar.load(b, place(j), b.dtype) for b in buffers])]
     inner += [Store(b, place(j), c) for b, c in zip(buffers, s.carries, strict=True)]
     yields = [
         combining.combined(o, c, t) for o, c, t in zip(operations, s.carries, terms, strict=True)
     ]
-    begins: Stmt = Loop(j, size, inner, s.carries, s.init, yields)
+    begins: Stmt = Loop(j, scalar.size(count), inner, s.carries, s.init, yields)
     for index, extent in reversed(axes):
         begins = Loop(index, extent, [begins])
     scheduler.statement(begins, name, f"{note}, where parts begin")
+    again = reductions.part_of(s, part, within, count, length)
+    again.init = [scalar.load(b, place(part), b.dtype) for b in buffers]
+    scheduler.launch("flat", cut, [again], name, f"{note}, part by part")
+    return True
+
+
+def _totals(scheduler, shape, axes, operations, loop, place, name, note):  # type: ignore[no-untyped-def]
+    """Make a kernel of what each part adds up to, at `place` of the buffers that are given."""
+    loop.body = [x for x in loop.body if isinstance(x, Let)]
+    loop.init = [
+        combining.identity(o, c.dtype) for o, c in zip(operations, loop.carries, strict=True)
+    ]
+    size = prod(int(n.attr) for _, n in axes)
+    buffers = [scheduler.temporary(c.dtype, size) for c in loop.carries]
+    stores = [Store(b, place, c) for b, c in zip(buffers, loop.carries, strict=True)]
+    scheduler.launch(shape, axes, [loop, *stores], name, f"{note}, parts")
     return buffers

@@ -11,7 +11,7 @@ from fnx.core import scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import traversal
 from fnx.lowering.ir.expressions import buffers_read
-from fnx.lowering.ir.kernel import Barrier, Buffer, If, Let, Loop, Stmt, Store
+from fnx.lowering.ir.kernel import Barrier, Buffer, If, Loop, Stmt, Store
 from fnx.lowering.ir.number_formats import KIND, itemsize
 
 from . import combining, independence, ordered_updates
@@ -196,20 +196,26 @@ class _Histogram:
 
         `has_ends`: whether some are beyond the last one.
         """
-        update, last = self.update, scalar.size(self.count - 1)
+        update, last, times = self.update, scalar.size(self.count - 1), self.limits.together
         assert update.op is not None
-        found: list[Stmt] = []
-        adding: list[Stmt] = []
-        for k in range(self.limits.together):
-            number = scalar.add(first, scalar.size(k * self.limits.threads))
-            known = scalar.apply("min", number, last) if has_ends else number
-            anew = combining.replacing(indices_of(known, self.loops))
-            inside = anew(update.inside)
-            if has_ends:
-                inside = scalar.logical_and(scalar.compare("le", number, last), inside)
-            values = [inside, anew(update.store.index), anew(update.value)]
-            names = [scalar.var(e.dtype, "u") for e in values]
-            value = scalar.cast(names[2], self.counts.dtype)
-            found.append(Let(names, values))
-            adding.append(If(names[0], [Atomic(self.counts, names[1], value, update.op)], []))
-        return [*found, *adding]
+        k = scalar.counter("k", times)
+        number = scalar.add(first, scalar.mul(k, scalar.size(self.limits.threads)))
+        known = scalar.apply("min", number, last) if has_ends else number
+        anew = combining.replacing(indices_of(known, self.loops))
+        inside = anew(update.inside)
+        if has_ends:
+            inside = scalar.logical_and(scalar.compare("le", number, last), inside)
+        places = Buffer("places", "int64", times, "private")
+        nowhere = scalar.const(-1, "int64")
+        found: list[Stmt] = [
+            Store(places, k, scalar.select(inside, anew(update.store.index), nowhere))
+        ]
+        value = scalar.cast(anew(update.value), self.counts.dtype)
+        if update.value.op not in ("const", "literal"):
+            values = Buffer("values", self.counts.dtype, times, "private")
+            found.append(Store(values, k, value))
+            value = scalar.load(values, k, values.dtype)
+        place = scalar.load(places, k, "int64")
+        there = scalar.compare("ge", place, scalar.size(0))
+        added = If(there, [Atomic(self.counts, place, value, update.op)], [])
+        return [Loop(k, scalar.size(times), found), Loop(k, scalar.size(times), [added])]

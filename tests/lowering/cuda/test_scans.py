@@ -23,10 +23,10 @@ SCANS = {
         ((19,), 0, 1),  # some threads have no elements
         ((24,), 0, 1),  # a tile
         ((25,), 0, 2),  # tiles as parts: what each adds up to, and each again
-        ((130,), 0, 3),  # so many that their totals are scanned, too
+        ((130,), 0, 2),  # of several tiles each
         ((11, 5), 1, 1),  # short rows share a block
         ((12, 30), 1, 1),  # a block goes through the tiles of a row
-        ((2, 50), 1, 3),  # rows in parts
+        ((2, 50), 1, 2),  # rows in parts
         ((3, 2, 7), 1, 1),  # columns
         ((13, 2), 0, 3),  # columns in parts
     ],
