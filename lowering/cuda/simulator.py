@@ -55,7 +55,12 @@ def _shuffles() -> None:
         thread.syncthreads()
         return found
 
+    def syncwarp(self: Any, mask: int) -> None:
+        thread: Any = threading.current_thread()
+        thread.syncthreads()  # those of other warps wait, too, but for those that have ended
+
     FakeCUDAModule.shfl_xor_sync = shfl_xor_sync
+    FakeCUDAModule.syncwarp = syncwarp
 
 
 def _range(*given: Any) -> range:

@@ -7,8 +7,7 @@ from fnx.lowering.generate.values import Value
 from fnx.lowering.portable import PortableRoutines, PortableTarget
 from fnx.lowering.transform import loop_fusion
 
-from . import libraries, sorting
-from .kernels import columns
+from . import columns, libraries, sorting
 from .kernels.thresholds import GPU, LIMITS, Limits
 
 # Functions of SciPy's for which a GPU has no code: the host computes them.

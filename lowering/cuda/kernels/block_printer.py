@@ -13,9 +13,6 @@ from . import combining
 from . import scalar as forms
 from .thresholds import Limits
 
-_SHUFFLED = frozenset(
-    "int32 uint32 int64 uint64 float32 float64".split()
-)  # between lanes of a warp
 _WHOLE_WARP = "0xFFFFFFFF"
 TYPES = {d: text.replace("np.", "numba.") for d, text in forms.STORED.items()}
 TYPES["bool"] = "numba.boolean"
@@ -27,13 +24,14 @@ class BlockCode(Code):
     def __init__(self, found: Counter, limits: Limits):
         super().__init__(Module(), found)
         self.limits = limits
+        self.width = limits.threads  # how many threads share loops
         self.shared: dict[tuple[int, str], str] = {}
         self.arrays: list[str] = []  # of a thread, and those that a block shares
 
     def share(self, s: kernel.Loop) -> None:
         """The threads of a block share the iterations; carries are combined over all of them."""
-        if not s.carries and s.extent.op == "size" and s.extent.attr % self.limits.threads == 0:
-            self._share_evenly(s, s.extent.attr // self.limits.threads)
+        if not s.carries and s.extent.op == "size" and s.extent.attr % self.width == 0:
+            self._share_evenly(s, s.extent.attr // self.width)
             return
         extent, names = bare(self.index(s.extent)), self.named(s.carries)
         operations = combining.operations(s) or []
@@ -43,7 +41,7 @@ class BlockCode(Code):
         self.set(names, neutral)
         self.before(s)
         index = self.fresh("i")
-        self.put(f"for {index} in range(thread, {extent}, {self.limits.threads}):")
+        self.put(f"for {index} in range(thread, {extent}, {self.width}):")
         self.depth += 1
         with self.scope():
             self.indices.add(s.index)
@@ -72,13 +70,18 @@ class BlockCode(Code):
         if times > 1:
             turn, name = self.fresh("i"), self.fresh("i")
             self.put(f"for {turn} in range({times}):")
-            self.put(f"    {name} = {turn} * {self.limits.threads} + thread")
+            self.put(f"    {name} = {turn} * {self.width} + thread")
         self.depth += times > 1
         with self.scope():
             self.indices.add(s.index)
             self.bind(s.index, name)
             self.statements(s.body)
         self.depth -= times > 1
+
+    def meet(self) -> None:
+        """Wait for the threads that share loops."""
+        whole = self.width == self.limits.threads
+        self.put("cuda.syncthreads()" if whole else f"cuda.syncwarp({(1 << self.width) - 1:#x})")
 
     def _once(self, e: Expr) -> str:
         self.uses[e] += 1
@@ -93,10 +96,10 @@ class BlockCode(Code):
 
     def _total_of(self, op: str, name: str, dtype: str, neutral: Expr) -> str:
         """What the values of all threads of a block combine to, known to each of them."""
-        threads = self.limits.threads
+        threads = self.width
         warp = min(threads, 32)
         kind = "numba.float32" if KIND[dtype] == "h" else TYPES[dtype]
-        if dtype not in _SHUFFLED:
+        if dtype not in combining.SHUFFLED:
             array = self._shared_array(threads, kind)
             self._tree(op, name, dtype, array)
             return self._read(array, "0")
@@ -130,7 +133,7 @@ class BlockCode(Code):
         with self.scope():
             self.put(f"{other} = cuda.shfl_xor_sync({_WHOLE_WARP}, {name}, {apart})")
             self.put(f"{name} = {bare(self._combine(op, name, other, dtype))}")
-            self.put(f"{apart} //= 2")
+            self.put(f"{apart} >>= 1")
         self.depth -= 1
 
     def _tree(self, op: str, name: str, dtype: str, array: str) -> None:

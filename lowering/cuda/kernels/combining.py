@@ -8,6 +8,7 @@ from fnx.lowering.ir.kernel import Loop
 from fnx.lowering.ir.number_formats import BYTES, KIND
 
 _OPERATIONS = frozenset("add mul max min and or xor".split())
+SHUFFLED = frozenset("int32 uint32 int64 uint64 float32 float64".split())  # between lanes of a warp
 _EXACT = frozenset("max min and or xor".split())  # the same in any order, for floats too
 
 

@@ -13,7 +13,7 @@ from fnx.lowering.ir.number_formats import KIND
 from fnx.lowering.numba.expression_printer import FORMULAS, bare, stem_of
 from fnx.lowering.numba.program_printer import Code, uses
 
-from . import rows
+from . import reductions
 from . import scalar as forms
 from .block_printer import TYPES, BlockCode
 from .plan import Axes, Halo, Kernel
@@ -84,7 +84,7 @@ class KernelCode(BlockCode):
             self.private.add(b)
             where = "local" if b.space == "private" else "shared"
             kind = "numba.uint8" if b.dtype == "bool" else TYPES[b.dtype]
-            size = rows.touched(b, self.k.statements()) if b.space == "private" else b.size
+            size = reductions.touched(b, self.k.statements()) if b.space == "private" else b.size
             self.arrays.append(f"    {name} = cuda.{where}.array({max(size, 1)}, {kind})")
         return name
 
@@ -278,6 +278,14 @@ class KernelCode(BlockCode):
     def _block(self) -> None:
         start, step = "np.int64(cuda.blockIdx.x)", "np.int64(cuda.gridDim.x)"
         self.put("thread = np.int64(cuda.threadIdx.x)")
+        if self.k.group is not None:
+            self.width, group = self.k.lanes, self.fresh("w")
+            self.put(f"{group} = thread // {self.width}")
+            self.put(f"thread = thread % {self.width}")
+            self.bind(self.k.group, group)
+            self.indices.add(self.k.group)
+            count = self.limits.threads // self.width
+            start, step = f"{start} * {count} + {group}", f"{step} * {count}"
         if self.k.thread is not None:
             self.bind(self.k.thread, "thread")
             self.indices.add(self.k.thread)
@@ -309,7 +317,7 @@ class KernelCode(BlockCode):
             super().store(s)
         self.depth -= 1
         self.kill(s.buffer)
-        self.put("cuda.syncthreads()")
+        self.meet()
 
     def barrier(self, s: kernel.Barrier) -> None:
         self.put("cuda.syncthreads()")
@@ -334,7 +342,7 @@ class KernelCode(BlockCode):
                 self.share(s)
             self.together = together
             if traversal.all_writes(s):
-                self.put("cuda.syncthreads()")
+                self.meet()
             return
         if s.extent.op in ("size", "const") and s.extent.attr == 1 and not s.carries:
             with self.scope():

@@ -99,6 +99,10 @@ class Kernel(Step):
     stored: dict[Expr, tuple[Buffer, int]] = field(default_factory=dict)  # what others read of it
     guards: list[tuple[Buffer, int, bool]] = field(default_factory=list)
     staged: Staged | None = None
+    lanes: int = (
+        0  # of a warp that has an iteration of "block" to itself; 0: all threads of a block
+    )
+    group: Expr | None = None  # which of a block's warps this is
     first: list[Stmt] = field(default_factory=list)  # what each thread computes before all else
     thread: Expr | None = None
 

@@ -6,11 +6,12 @@ Source: Harris 2007 (reductions with warp shuffles).
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.ir import affine, traversal
-from fnx.lowering.ir.expressions import replacing
-from fnx.lowering.ir.kernel import Eval, Let, Loop, LoopKind, Stmt, Store
+from fnx.lowering.ir import affine, dependence, traversal
+from fnx.lowering.ir.expressions import ordered, replacing
+from fnx.lowering.ir.kernel import Buffer, Eval, Let, Loop, LoopKind, Stmt, Store
+from fnx.lowering.ir.number_formats import itemsize
 
-from . import combining, independence, rows, several
+from . import combining, independence, several
 from .plan import Axes, Scheduling
 from .thresholds import Limits
 
@@ -25,46 +26,55 @@ def whole(scheduler: Scheduling, s: Loop, name: str, note: str) -> bool:
 def scheduled(scheduler: Scheduling, axes: Axes, body: list[Stmt], name: str, note: str) -> bool:
     """Make kernels of independent iterations with loops inside; False where one thread each is best."""
     limits = scheduler.limits
-    count = _count(axes)
     loops = [x for x in body if isinstance(x, Loop)]
     if not loops or not all(isinstance(x, (Let, Eval, Store, Loop)) for x in body):
         return False
-    if rows.private(body):
-        return _of_own_arrays(scheduler, axes, body, name, note)
-    if any(_by_threads(x, scheduler) is None for x in loops):
-        return False
-    terms = max(independence.extent(x) for x in loops)
-    by_columns = bool(axes) and not any(_is_along(x.index, x) for x in loops)
-    if _split(scheduler, axes, body, by_columns, name, note):
-        return True
-    if terms < limits.row if not axes or count >= limits.parallel else terms < limits.parallel:
-        return False
-    if by_columns and count >= limits.parallel:
-        return False
-    new = [_by_threads(x, scheduler) if isinstance(x, Loop) else x for x in body]
-    scheduler.launch("block", axes, new, name, note)
-    return True
-
-
-def _of_own_arrays(
-    scheduler: Scheduling, axes: Axes, body: list[Stmt], name: str, note: str
-) -> bool:
-    """The same where iterations have arrays of their own: a block for each, with its arrays."""
-    if not all(type(s) in traversal.REWRITTEN for s in traversal.statements(body)):
-        return False
-    loops = [x for x in body if isinstance(x, Loop)]
     if not all(x.extent.op in ("size", "const") for x in loops):
         return False
-    terms = max(independence.extent(x) for x in loops)
-    if terms < scheduler.limits.row or not any(_is_along(x.index, x) for x in loops):
+    if _private(body):
+        if not all(type(s) in traversal.REWRITTEN for s in traversal.statements(body)):
+            return False
+    elif any(_by_threads(x, scheduler, limits.threads) is None for x in loops):
         return False
+    count, terms = _count(axes), max(independence.extent(x) for x in loops)
+    by_columns = bool(axes) and not any(_is_along(x.index, x) for x in loops)
+    if not _private(body) and _split(scheduler, axes, body, by_columns, name, note):
+        return True
+    if by_columns and count >= limits.parallel:
+        return False
+    if axes and _is_for_warps(limits, count, terms, body):
+        lanes = min(limits.lanes, limits.threads)
+        if _shared_rows(scheduler, axes, body, lanes, name, note):
+            return True
+    if terms < limits.row if not axes or count >= limits.parallel else terms < limits.parallel:
+        return False
+    return _shared_rows(scheduler, axes, body, limits.threads, name, note)
+
+
+def _is_for_warps(limits: Limits, count: int, terms: int, body: list[Stmt]) -> bool:
+    """Whether there are so many rows, of so few terms, that a warp each is best."""
+    carried = {c.dtype for x in body if isinstance(x, Loop) for c in x.carries}
+    if not limits.lanes <= terms <= limits.few or not carried <= combining.SHUFFLED:
+        return False
+    if terms < limits.row:
+        return count >= limits.parallel
+    return 2 * count * limits.lanes >= limits.blocks * limits.threads
+
+
+def _shared_rows(
+    scheduler: Scheduling, axes: Axes, body: list[Stmt], threads: int, name: str, note: str
+) -> bool:
+    """A kernel of iterations with loops that so many threads share, with arrays of their own."""
+    groups = scheduler.limits.threads // threads
+    group = scalar.counter("w", groups) if groups > 1 else None
     known = len(scheduler.temporaries)
-    new = rows.of_blocks(scheduler, body, _linear(axes), _count(axes))
-    shared = [_by_threads(x, scheduler) if isinstance(x, Loop) else x for x in new]
-    if None in shared:
+    body = _of_blocks(scheduler, body, _linear(axes), _count(axes), group, groups)
+    new = [_by_threads(x, scheduler, threads) if isinstance(x, Loop) else x for x in body]
+    if None in new or groups > 1 and len(scheduler.temporaries) > known:
         del scheduler.temporaries[known:]
         return False
-    scheduler.launch("block", axes, shared, name, note)  # type: ignore[arg-type]
+    more = {} if group is None else {"lanes": threads, "group": group}
+    scheduler.launch("block", axes, new, name, note, **more)  # type: ignore[arg-type]
     return True
 
 
@@ -94,26 +104,25 @@ def _nodes(roots: list[Expr]) -> list[Expr]:
     return list(seen)
 
 
-def _by_threads(s: Loop, scheduler: Scheduling) -> Loop | None:
+def _by_threads(s: Loop, scheduler: Scheduling, threads: int) -> Loop | None:
     """A loop for the threads of a block: they share its iterations, or, of few, what is in each."""
     inner = [x for x in s.body if isinstance(x, Loop)]
     counted = [x.extent.op in ("size", "const") for x in (s, *inner)]
     if not inner or s.carries or not all(counted):
-        return _shared_out(s, scheduler)
-    threads = scheduler.limits.threads
+        return _shared_out(s, scheduler, threads)
     rounds = [-(-independence.extent(x) // threads) for x in (s, *inner)]
     terms = [independence.extent(x) for x in (s, *inner)]
     combining_takes = 2 * threads.bit_length()  # rounds, with what threads wait for one another
     if terms[0] * sum(n + combining_takes for n in rounds[1:]) >= rounds[0] * sum(terms[1:]):
-        return _shared_out(s, scheduler)
-    body = [_shared_out(x, scheduler) if isinstance(x, Loop) else x for x in s.body]
+        return _shared_out(s, scheduler, threads)
+    body = [_shared_out(x, scheduler, threads) if isinstance(x, Loop) else x for x in s.body]
     if None in body or not all(isinstance(x, (Let, Eval, Store, Loop)) for x in body):
-        return _shared_out(s, scheduler)
+        return _shared_out(s, scheduler, threads)
     return Loop(s.index, s.extent, body, reverse=s.reverse)  # type: ignore[arg-type]
 
 
-def _shared_out(s: Loop, scheduler: Scheduling) -> Loop | None:
-    """A loop whose iterations the threads of a block share; None if they cannot."""
+def _shared_out(s: Loop, scheduler: Scheduling, threads: int) -> Loop | None:
+    """A loop whose iterations some threads share; None if they cannot."""
     if s.extent.op not in ("size", "const") or s.extent.attr < 1:
         return None
     if s.carries and (combining.operations(s) is None or combining.sees_carries(s)):
@@ -125,7 +134,75 @@ def _shared_out(s: Loop, scheduler: Scheduling) -> Loop | None:
         s.index, s.extent, s.body, s.carries, s.init, s.yields,
         kind=LoopKind.THREAD, reassociate=s.reassociate, reverse=s.reverse,
     )  # fmt: skip
-    return several.of_loop(scheduler.limits, shared)
+    return several.of_loop(scheduler.limits, shared, threads)
+
+
+# --- arrays of iterations ---------------------------------------------------------------------
+#
+# The rows of a softmax are a maximum, exponentials with their sum, and quotients: three loops, the second
+# of which leaves numbers for the third. One thread keeps them on its stack; the threads of a block in
+# shared memory, or, where rows are long, in the workspace (privatization: Allen & Kennedy 2001, ch. 5).
+
+
+def _private(body: list[Stmt]) -> list[Buffer]:
+    """The arrays that each iteration has to itself."""
+    return [b for b in traversal.buffers(body) if b.space == "private"]
+
+
+def touched(buffer: Buffer, body: list[Stmt]) -> int:
+    """How many elements of an array a body touches: arrays are made for rows of any length."""
+    stmts = list(traversal.statements(body))
+    if any(r.buffer is buffer for s in stmts for r in traversal.references(s)):
+        return buffer.size
+    places = [e.args[0] for e in traversal.nodes(body) if e.op == "load" and e.attr is buffer]
+    places += [s.index for s in stmts if isinstance(s, Store) and s.buffer is buffer]
+    counted = [s for s in stmts if isinstance(s, Loop) and s.extent.op in ("size", "const")]
+    ranges = {s.index: (0, max(int(s.extent.attr) - 1, 0)) for s in counted}
+    return min(buffer.size, max((_highest(e, ranges) + 1 for e in places), default=1))
+
+
+def _highest(place: Expr, ranges: dict[Expr, tuple[int, int]]) -> int:
+    """The highest number that a position is."""
+    parts, number = dependence.terms(place)
+    ends = [(factor, ranges.get(leaf) or scalar.bounds(leaf)) for leaf, factor in parts]
+    return number + sum(max(factor * low, factor * high) for factor, (low, high) in ends)
+
+
+def _of_blocks(
+    scheduler: Scheduling, body: list[Stmt], row: Expr, count: int, group: Expr | None, groups: int
+) -> list[Stmt]:
+    """The body of an iteration, which is number `row` of `count`, on memory of its block, or warp."""
+    left, places = scheduler.limits.shared, {}
+    for b in _private(body):
+        size = touched(b, body)
+        left -= size * groups * itemsize(b.dtype)
+        if left >= 0:
+            start = scalar.size(0) if group is None else scalar.mul(group, scalar.size(size))
+            places[b] = Buffer(b.name, b.dtype, size * groups, "shared"), start
+        else:
+            start = scalar.mul(row, scalar.size(size))
+            places[b] = scheduler.temporary(b.dtype, count * size), start
+    return [_moved(s, places) for s in body] if places else body
+
+
+def _moved(s: Stmt, places: dict[Buffer, tuple[Buffer, Expr]]) -> Stmt:
+    """A statement with its arrays in other places."""
+    anew: dict[Expr, Expr] = {}
+    for e in ordered(traversal.nodes([s])):
+        if e.op == "load" and e.attr in places:
+            buffer, start = places[e.attr]
+            at = scalar.add(start, replacing(anew)(e.args[0]))
+            anew[e] = scalar.load(buffer, at, e.dtype)
+    return _stored_there(traversal.rewritten(s, replacing(anew)), places)
+
+
+def _stored_there(s: Stmt, places: dict[Buffer, tuple[Buffer, Expr]]) -> Stmt:
+    if isinstance(s, Store) and s.buffer in places:
+        buffer, start = places[s.buffer]
+        return Store(buffer, scalar.add(start, s.index), s.value)
+    if isinstance(s, Loop):
+        s.body = [_stored_there(x, places) for x in s.body]
+    return s
 
 
 # --- two stages -------------------------------------------------------------------------------

@@ -87,7 +87,7 @@ class Slots:
 def _free(k: Kernel) -> dict[Expr, None]:
     """The variables that a kernel takes from those before it."""
     known = {i for i, _ in k.axes} | (k.staged.variables() if k.staged else set())
-    known |= {k.thread} - {None}
+    known |= {k.thread, k.group} - {None}
     for s in traversal.statements(k.statements()):
         known.update(traversal.defined(s))
         if isinstance(s, (kernel.Loop, kernel.While)):

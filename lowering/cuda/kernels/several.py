@@ -40,14 +40,14 @@ def elements(limits: Limits, axes: Axes, body: list[Stmt], count: int) -> tuple[
     return axes, copies.body(body)
 
 
-def of_loop(limits: Limits, s: Loop) -> Loop:
-    """The same of a loop that the threads of a block share: terms of what it carries are combined first."""
+def of_loop(limits: Limits, s: Loop, threads: int) -> Loop:
+    """The same of a loop that some threads share: terms of what it carries are combined first."""
     if not _is_simple(s.body) or not _takes_long(s):
         return s
     operations = combining.operations(s) or []
     pairs = zip(s.yields, s.carries, strict=True)
     terms = [next(a for a in e.args if a is not c) for e, c in pairs]
-    each = int(s.extent.attr) // limits.threads
+    each = int(s.extent.attr) // threads
     times = min(_wanted(limits, [*s.body, Eval(terms)]), _power(each))
     if times < 2:
         return s

@@ -1,6 +1,6 @@
 """Every number on which a choice for a GPU depends, each with its unit and its reason.
 
-None was measured: no GPU has run these kernels. They are what the sizes of the machine suggest.
+What the sizes of a machine suggest; programs with them were measured on an H200 (docs/benchmarks.md).
 """
 
 from dataclasses import replace
@@ -34,6 +34,8 @@ class Limits:
     again: int = 32  # operations on scalars that all threads do rather than one before them
     parallel: int = 64  # iterations from which on a loop is a kernel: two warps
     row: int = 256  # terms of a reduction from which on the threads of a block share it
+    lanes: int = 32  # threads of a warp: they share a row of few terms, where there are many rows
+    few: int = 1 << 10  # terms of such a row, at most: 32 a thread
     rows: int = 1 << 14  # results from which on each has a thread of its own
     split: int = 1 << 13  # terms from which on a reduction with few results is made in two stages
     strip: int = 8  # terms of a thread in the first stage, at least: as many loads are under way
@@ -62,5 +64,5 @@ LIMITS = Limits()
 SIMULATED = Limits(
     threads=8, blocks=3, tile=(4, 2), parallel=2, row=6, rows=40, split=20, strip=2, parts=4, copies=2,
     ahead=8, scan=5, scan_items=3, scan_rows=9, scan_part=3, scan_parts=3, points=1, sort_items=3,
-    together=2, per_place=1,
+    together=2, per_place=1, lanes=4, few=20,
 )  # fmt: skip

@@ -55,3 +55,19 @@ def test_rows_of_complex_numbers_and_of_few_elements(gpu):
     kinds, _ = shapes(f, X[:, :4])
     assert "block" not in kinds
     same(f, X[:, :4])
+
+
+@pytest.mark.parametrize("shape", [(40, 17), (33, 20), (41, 18), (70, 5)])
+def test_short_rows_are_warps(gpu, shape):
+    gpu.watches = True
+    x = np.random.default_rng(0).normal(size=shape)
+    _, compiled = shapes(lambda x: fnx.nn.softmax(x, 1), x)
+    assert "cuda.syncwarp(0xf)" in compiled.cuda_text() or shape[1] < 6
+    assert "syncthreads" not in compiled.cuda_text()
+    for f in (
+        lambda x: fnx.nn.softmax(x, 1),
+        lambda x: (x.sum(1), x.max(1), (x * 9).astype(int).sum(1), (x > 1).any(1)),
+        lambda x: (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True),
+    ):
+        same(f, x)
+    assert not gpu.races

@@ -200,7 +200,7 @@ class _Block:
     def __init__(self, place, grid, block, space, function, arguments):
         self.place, self.grid, self.block = place, grid, block
         self.function, self.arguments, self.space = function, arguments, space
-        self.barrier = threading.Barrier(math.prod(block))
+        self.barrier, self.barriers = threading.Barrier(math.prod(block)), {}
         self.shared, self.exchanged, self.errors = {}, {}, []
         self.lock = threading.Lock()
         self.watch, self.bases = None, []
@@ -231,7 +231,8 @@ class _Block:
                 function(*arguments)
         except BaseException as error:
             self.errors.append(error)
-            self.barrier.abort()
+            for barrier in (self.barrier, *self.barriers.values()):
+                barrier.abort()
 
 
 class _Cuda:
@@ -263,12 +264,24 @@ class _Cuda:
         self._block.barrier.wait(60)
         self._barriers += 1
 
+    def syncwarp(self, mask):
+        lanes = mask.bit_count()
+        self._meet(self.threadIdx.x // lanes, lanes)
+
+    def _meet(self, who, count):
+        """Wait for some threads of the block, which may be elsewhere than the others."""
+        with self._block.lock:
+            barrier = self._block.barriers.setdefault((who, count), threading.Barrier(count))
+        barrier.wait(60)
+        self._barriers += 1
+
     def shfl_xor_sync(self, mask, value, distance):
         mine, seen = self.threadIdx.x, self._block.exchanged
+        pair = frozenset((int(mine), int(mine ^ distance)))
         seen[mine] = value
-        self.syncthreads()
+        self._meet(pair, 2)
         found = seen[mine ^ distance]
-        self.syncthreads()
+        self._meet(pair, 2)
         return found
 
     def _shared(self, size, kind):
