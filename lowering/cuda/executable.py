@@ -140,22 +140,28 @@ class _Run:
         count = _launches(executable.plan.steps, self.limits.ahead)
         self.is_worth_a_graph = 3 <= count <= self.limits.graph
         self.started: set[plan.Step] = set()  # loops of which a round has run
+        self.sequence: list[Launch] = []  # of a plan that is nothing else, when all are bound
 
     def __call__(self, addresses: list[int], work: Memory | None, arrays: Sequence[Memory]) -> None:
-        self.work = work
-        self.places = dict(zip(self.arrays, [(m, 0) for m in arrays], strict=True))
         if addresses != self.addresses:
             self.move(addresses)
         steps = self.executable.plan.steps
         graph = None
         if self.repeats > 1 and self.is_worth_a_graph:
             graph = self.graph(None, steps, 1)
+        self.repeats += 1
         if graph:
             graph()
+        elif self.sequence:
+            for launch in self.sequence:
+                launch()
         else:
+            self.work = work
+            self.places = dict(zip(self.arrays, [(m, 0) for m in arrays], strict=True))
             self.steps(steps)
-        self.repeats += 1
-        self.work, self.places = None, {}  # whose memory goes when nobody else has it
+            self.work, self.places = None, {}  # whose memory goes when nobody else has it
+            if all(isinstance(s, plan.Kernel) for s in steps):
+                self.sequence = [self.launches[s] for s in steps]  # type: ignore[index]
 
     def move(self, addresses: list[int]) -> None:
         """Tell launches where the arrays of this call lie."""

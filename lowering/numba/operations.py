@@ -144,7 +144,7 @@ def _nearest(exact: Fraction, kind: type) -> Any:
     try:
         wide = float(exact)
     except OverflowError:
-        return kind(math.copysign(math.inf, exact))
+        return kind(math.inf if exact > 0 else -math.inf)
     if kind is not np.float32:
         return kind(wide)
     # to odd in double precision, so that the second rounding is right

@@ -118,10 +118,8 @@ def _exponents(rng: Rng, x: np.ndarray, fmt: Any) -> np.ndarray:
 # --- values and what they should be ------------------------------------------------------------
 
 
-def evaluate(op: str, arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """The operation on arrays, by the compiler."""
-    from fnx.lowering.cpu.llvm import module_printer
-    from fnx.lowering.cpu.loader import load
+def program(op: str, arrays: Sequence[np.ndarray]) -> Any:
+    """The operation on arrays, as Kernel IR."""
     from fnx.lowering.ir import kernel
 
     n, dtype = arrays[0].size, arrays[0].dtype.name
@@ -132,9 +130,16 @@ def evaluate(op: str, arrays: Sequence[np.ndarray]) -> np.ndarray:
     nest = kernel.Nest(
         "all", [kernel.Loop(i, scalar.size(n), [store], kind=kernel.LoopKind.VECTORIZED)]
     )
-    program = kernel.Program(op, buffers[:-1], buffers[-1:], [nest])
-    spec = ((n,), arrays[0].dtype)
-    run = load.load(module_printer.emit(program), [spec] * len(arrays), [spec], 0)
+    return kernel.Program(op, buffers[:-1], buffers[-1:], [nest])
+
+
+def evaluate(op: str, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """The operation on arrays, by the compiler."""
+    from fnx.lowering.cpu.llvm import module_printer
+    from fnx.lowering.cpu.loader import load
+
+    spec = (arrays[0].shape, arrays[0].dtype)
+    run = load.load(module_printer.emit(program(op, arrays)), [spec] * len(arrays), [spec], 0)
     return np.asarray(run(list(arrays))[0])
 
 
