@@ -49,6 +49,8 @@ def of_loop(limits: Limits, s: Loop, threads: int) -> Loop:
     terms = [next(a for a in e.args if a is not c) for e, c in pairs]
     each = int(s.extent.attr) // threads
     times = min(_wanted(limits, [*s.body, Eval(terms)]), _power(each))
+    if each % times and each < 4 * times:  # threads would have more or fewer
+        times = 1
     if times < 2:
         return s
     copies = _Copies(s.index, int(s.extent.attr), times)
