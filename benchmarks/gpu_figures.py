@@ -115,23 +115,57 @@ def _stencil(u: Any) -> Any:
     )
 
 
+def _normalised(x: Any) -> Any:
+    return (x - x.mean(1, keepdims=True)) / jnp.sqrt(x.var(1, keepdims=True) + 1e-5)
+
+
+def _attracted(x: Any) -> Any:
+    """Forces of as many bodies as there are rows: their places are the first three columns."""
+    place = x[:, :3]
+    away = place - place[:, None]
+    return (away * ((away * away).sum(-1) + 0.01)[..., None] ** -1.5).sum(1)
+
+
+def _sparse(x: Any) -> Any:
+    """A sparse matrix with eight numbers a row, times a vector."""
+    numbers = x.reshape(-1)
+    count = numbers.size // 8
+    column = jnp.arange(numbers.size) * 7919 % count
+    rows = jnp.arange(numbers.size) // 8
+    products = numbers * numbers[:count][column]
+    return fnx.ops.segment_sum(products, rows, count, indices_are_sorted=True)
+
+
+def _convolved(x: Any) -> Any:
+    """Images of 16 channels, 3 x 3 weights, bias, rectified."""
+    side = 128 if x.size % (16 * 128 * 128) == 0 else 3
+    images = x.reshape(-1, 16, side, side)
+    weights = jnp.sin(jnp.arange(9.0 * 16 * 16)).reshape(16, 16, 3, 3)
+    bias = jnp.arange(16.0)[:, None, None]
+    return fnx.nn.relu(lax.conv_general_dilated(images, weights, (1, 1), "SAME") + bias)
+
+
 ARRAYS: dict[str, Callable] = {
     "polynomial": lambda x: 1 + x * (2 + x * (3 + x * (4 + x * (5 + x * 6)))),
     "black box of functions": lambda x: jnp.sin(x) * jnp.exp(-x * x) + jnp.log1p(x * x),
     "mean and variance": lambda x: (x.mean(), x.var()),
     "softmax of rows": lambda x: fnx.nn.softmax(x, 1),
+    "layer norm of rows": _normalised,
     "transposed and added": lambda x: x + x.T,
     "five-point stencil": _stencil,
+    "N-body forces": _attracted,
+    "sparse matrix and vector": _sparse,
+    "convolution and bias": _convolved,
     "cumulative sum": lambda x: jnp.cumsum(x.reshape(-1)),
     "sort": lambda x: jnp.sort(x.reshape(-1)),
     "histogram": lambda x: jnp.zeros(256, int).at[((x + 1) * 127).astype(int)].add(1),
     "gradient of a sum": fnx.grad(lambda x: jnp.sum(jnp.tanh(x) * jnp.roll(x, 1))),
-}  # fmt: skip
+}
 
 
 def arrays() -> Iterator[Case]:
-    """Ten programs on arrays of one and of sixteen million numbers."""
-    for side in (sized(1 << 10, 8), sized(1 << 12, 12)):
+    """Programs on arrays of one and of sixteen million numbers."""
+    for side in (sized(1 << 10, 12), sized(1 << 12, 24)):
         for name, f in ARRAYS.items():
             yield Case(
                 f"{name}, {side}^2",

@@ -23,7 +23,7 @@ CONTENTS = {
     "Start": "quickstart examples notebooks/*",
     "How to": "howto/control_flow howto/memory howto/custom_rules howto/dtypes howto/random "
     "howto/linear_algebra howto/sparse howto/odes howto/debugging howto/progress howto/profiling "
-    "howto/threads howto/cache errors",
+    "howto/threads howto/gpu howto/cache errors",
     "Reference": "reference/index",
     "From JAX": "howto/libraries differences libraries missing",
     "Background": "benchmarks vmath design glossary",

@@ -223,7 +223,7 @@ _later.bring_before(
     also="jax.src process.devices transforms.ravel",
 )
 _later.add("fnx.process.placement", "fnx.process.sharded_program", "at_once")
-_later.add("fnx.process.sharded_program", "fnx.transforms.traced_program", "BACKEND")
+_later.add("fnx.process.sharded_program", "fnx.transforms.traced_program", "BACKEND backend_of")
 _later.add("fnx.core.lazy_imports", "fnx.observe.displays.dispatch", "html")
 _later.add("fnx.core.primitive", "fnx.lowering.cpu.ufuncs", "compiled_ufunc")
 

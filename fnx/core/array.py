@@ -276,12 +276,12 @@ class ConcreteArray(Array):
         return expose(self._value).__array_interface__
 
 
-some_placed: list[bool] = []  # not empty once an array lies on several devices
+some_placed: list[bool] = []  # not empty once an array lies on several devices, or on a GPU
 _to_see: list[Callable[[], None]] = []
 
 
 def when_placed(hook: Callable[[], None]) -> None:
-    """Run `hook` before the first array lies on several devices, for whom shorter ways are none."""
+    """Run `hook` before the first array lies elsewhere, for whom shorter ways are none."""
     if some_placed:
         hook()
     else:
@@ -289,7 +289,7 @@ def when_placed(hook: Callable[[], None]) -> None:
 
 
 def see_placed() -> None:
-    """From now on arrays may lie on several devices."""
+    """From now on arrays may lie on several devices, or on one that computes by itself."""
     if not some_placed:
         some_placed.append(True)
         for hook in _to_see:
@@ -302,12 +302,18 @@ def is_placed(x: Any) -> bool:
     return place is not None and place.mesh.size > 1
 
 
+def is_afar(x: Any) -> bool:
+    """Whether operations on an array are computed by the device that it lies on."""
+    value = getattr(x, "_value", None)
+    return type(value) is not np.ndarray and isinstance(value, Buffer) and value.computes
+
+
 def any_placed(xs: Iterable[Any]) -> bool:
-    """Whether any of these, or of what tuples among them hold, lies on several devices."""
+    """Whether any of these, or of what tuples among them hold, lies elsewhere than in the host's memory."""
     for x in xs:  # asked before each operation
         if type(x) is ConcreteArray:
             place = getattr(x, "placed", None)
-            if place is not None and place.mesh.size > 1:
+            if place is not None and place.mesh.size > 1 or is_afar(x):
                 return True
         elif type(x) is tuple and any_placed(x):
             return True
@@ -315,7 +321,7 @@ def any_placed(xs: Iterable[Any]) -> bool:
 
 
 def unless_placed(way: Callable) -> Callable:
-    """A way to compute at once that is none, and gives None, for arrays that lie on several devices."""
+    """A way to compute at once that is none, and gives None, for arrays that lie elsewhere."""
     return lambda *args: None if any_placed(args) else way(*args)
 
 

@@ -22,6 +22,7 @@ class Buffer(np.lib.mixins.NDArrayOperatorsMixin):
     """
 
     device = "cpu"
+    computes = False  # whether operations on it are computed where it lies
     exist = False  # whether there ever was one in this process
     place: Any = None  # the device that the numbers were put on, if they were
     origin: Any = None  # where in the user's program that was
@@ -55,11 +56,11 @@ class Buffer(np.lib.mixins.NDArrayOperatorsMixin):
         return np.array(value, dtype) if copy else np.asarray(value, dtype)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        _check_places(inputs)
+        check_places(inputs)
         return getattr(ufunc, method)(*map(on_host, inputs), **kwargs)
 
     def __array_function__(self, fn: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        _check_places(args)
+        check_places(args)
         return fn(*_on_host_all(args), **{k: on_host(v) for k, v in kwargs.items()})
 
     def __getattr__(self, name: str) -> Any:
@@ -119,7 +120,7 @@ def described(value: Any, name: str = "") -> str:
     return f"{name}{kind} on {value.place}{where}"
 
 
-def _check_places(values: Any) -> None:
+def check_places(values: Any) -> None:
     """MixedDevices where arrays were put on different devices."""
     found = [v for v in values if isinstance(v, Buffer) and v.place is not None]
     for other in found[1:]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core import config, lazy_imports
-from fnx.core.array import Array, ConcreteArray, see_placed, some_placed
+from fnx.core.array import Array, ConcreteArray, see_placed, some_placed, when_placed
 from fnx.core.buffer import Buffer, described
 from fnx.core.errors import MixedDevices
 from fnx.core.interpreter import evaluate_by
@@ -20,13 +20,16 @@ from fnx.pytree import key_paths, operations
 used = some_placed
 
 
-def use() -> None:
-    """From now on calls look how arrays lie."""
-    if not used:
-        see_placed()
-        evaluate_by(lazy_imports.find(__name__, "at_once"))
-        for forget in config.hooks:
-            forget()
+use = see_placed  # from now on calls look how arrays lie
+
+
+def _operate_there() -> None:
+    evaluate_by(lazy_imports.find(__name__, "at_once"))
+    for forget in config.hooks:
+        forget()
+
+
+when_placed(_operate_there)
 
 
 def places_of(arrays: Sequence[Any]) -> tuple:
@@ -130,11 +133,16 @@ def run(fun: Callable, program: Any, leaves: Sequence[Array], args: tuple, kwarg
     ]
 
 
+def payload(x: Any) -> Any:
+    """The numbers of an array, as a buffer if it was put on a device."""
+    value, put = x._value, getattr(x, "put_on", None)
+    if put is None or isinstance(value, Buffer):
+        return value
+    return HostBuffer(value, put.place, put.origin)
+
+
 def _told(x: Any, name: str) -> str:
-    value = x._value
-    if not isinstance(value, Buffer):
-        value = HostBuffer(value, x.put_on.place, x.put_on.origin)
-    return described(value, f"{name}, ")
+    return described(payload(x), f"{name}, ")
 
 
 def _names(fun: Callable, closed: int, args: tuple, kwargs: dict, count: int) -> list[str]:

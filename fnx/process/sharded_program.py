@@ -1,11 +1,12 @@
-"""Programs of arrays that lie on a mesh of devices: compiled ones, and single operations at once."""
+"""Programs of arrays that lie elsewhere: on a mesh of devices, and single operations there or on a GPU."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
 from fnx.core import config, lazy_imports
-from fnx.core.array import Array, ConcreteArray, any_placed
+from fnx.core.array import Array, ConcreteArray, any_placed, is_afar
+from fnx.core.buffer import check_places
 from fnx.core.interpreter import evaluable
 from fnx.core.jaxpr import Jaxpr
 from fnx.interpreters.partition.executable import Placing
@@ -14,7 +15,7 @@ from fnx.interpreters.passes.compiled import compiled
 from fnx.interpreters.passes.simplify import simplify
 from fnx.interpreters.trace import trace_closed
 from fnx.process.constraints import constrained_all
-from fnx.process.placement import places_of
+from fnx.process.placement import payload, places_of
 from fnx.process.rank_program import RankProgram
 from fnx.process.spread import mesh_spans
 
@@ -51,6 +52,8 @@ def at_once(process: Callable, root: Any, prim: Any, args: tuple) -> tuple:
     if not any_placed(args) or prim.effects:
         return process(root, prim, args)
     args = tuple([evaluable(a, prim) for a in args])
+    if any(map(is_afar, args)):
+        return on_device(prim, args)
     avals = tuple([a.aval for a in args])
     run, places = _planned(prim, avals, places_of(args), config.of_traces(), config.backend.value)
     if run is not None:
@@ -90,6 +93,24 @@ def _whole(lies: Sequence[Any]) -> Any:
     return next(place for place in lies if place is not None).update(spec=())
 
 
-config.hooks.append(_planned.cache_clear)
+# --- on a GPU -------------------------------------------------------------------------------------
+
+
+def on_device(prim: Any, args: tuple[ConcreteArray, ...]) -> tuple[Array, ...]:
+    """The results of an operation, on the device that computes it; MixedDevices where there are two."""
+    check_places([payload(x) for x in args])
+    run = _compiled(prim, tuple([x.aval for x in args]), config.of_traces())
+    outs = run.fast(args)
+    return tuple(run(args) if outs is NotImplemented else outs)
+
+
+@lru_cache(maxsize=4096)
+def _compiled(prim: Any, avals: tuple, *settings: Any) -> Any:
+    del settings
+    jaxpr = trace_closed(prim.apply, avals, what=prim.name, name=prim.name)
+    return compiled(jaxpr, lazy_imports.find(__name__, "backend_of")("cuda"))
+
+
+config.hooks += [_planned.cache_clear, _compiled.cache_clear]
 
 __all__ = ["at_once", "compiled_for_mesh"]

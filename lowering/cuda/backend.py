@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from fnx.core import config, scalar
-from fnx.core.array import Array, ConcreteArray
+from fnx.core.array import Array, ConcreteArray, see_placed
 from fnx.core.backend import Memory
 from fnx.core.jaxpr import Jaxpr
 from fnx.core.threads.fork_safety import cached_property
@@ -27,6 +27,7 @@ from .target import CudaTarget
 @lru_cache(maxsize=1)
 def driver() -> Driver:
     """The driver of this process: a GPU's, or the simulator's where Numba was told to simulate."""
+    see_placed()
     if simulator.is_simulated():
         from .simulated_driver import SimulatedDriver
 

@@ -20,6 +20,7 @@ class DeviceBuffer(Buffer):
     """C-contiguous numbers in memory that a driver has given."""
 
     device = "cuda"
+    computes = True
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype, memory: Memory, driver: Driver):
         super().__init__(shape, dtype)

@@ -6,7 +6,7 @@ from typing import Any
 from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.generate.values import Value
-from fnx.lowering.ir.kernel import Buffer, If, Stmt, Store
+from fnx.lowering.ir.kernel import Buffer, Stmt, Store
 from fnx.lowering.routines import comparators as order
 from fnx.lowering.routines import sort as by_one_thread
 from fnx.lowering.routines.batched_matrices import finish, place
@@ -48,13 +48,10 @@ def _sorted(builder: Any, rows: SortedRows, outs: list[Value], count: int) -> No
 
     def into_results(row: tuple[Expr, ...], i: Expr, values: Sequence[Expr]) -> list[Stmt]:
         index = with_index(row, rows.axis, i)
-        stores: list[Stmt] = [
+        return [
             Store(p.buffer, p.position(out.shape, index), v)
             for p, out, v in zip(places, outs, values, strict=True)
         ]
-        if count == rows.n:
-            return stores
-        return [If(scalar.compare("lt", i, scalar.size(count)), stores, [])]
 
     corner = [_ZERO] * len(rows.others)
     kinds = [e.dtype for e in builder.evaluated(lambda: rows.values(corner, _ZERO))]
@@ -62,7 +59,8 @@ def _sorted(builder: Any, rows: SortedRows, outs: list[Value], count: int) -> No
         rows.others, rows.n, kinds, rows.less, builder.target.limits, builder.new_buffer,
         lambda dtype, size: _shared(builder, dtype, size),
     )  # fmt: skip
-    for note, stmt in builder.evaluated(lambda: sorting.statements(rows.values, into_results)):
+    made = builder.evaluated(lambda: sorting.statements(rows.values, into_results, count))
+    for note, stmt in made:
         builder.emit_nest(["sort"], [stmt], [], note=f"{list(rows.shape)} {note}")
     for out in outs:
         finish(builder, out)

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from fnx.core import dtypes
-from fnx.core.array import Array, ConcreteArray, as_array, is_placed
+from fnx.core.array import Array, ConcreteArray, any_placed, as_array
+from fnx.core.buffer import on_host
 from fnx.core.errors import (
     FnxError,
     InvalidValue,
@@ -94,8 +95,8 @@ def _part(p: Any, position: int) -> Any:
             p = p.astype(INT)
     elif not issubclass(type(p), Array) and hasattr(p, "__jax_array__"):
         p = as_array(p)
-    if isinstance(p, ConcreteArray) and not (p.ndim and p.dtype.kind != "b" and is_placed(p)):
-        p = p._value
+    if isinstance(p, ConcreteArray) and not (p.ndim and p.dtype.kind != "b" and any_placed((p,))):
+        p = on_host(p._value)
     if not issubclass(type(p), (Array, np.ndarray)):
         raise BadIndexType(
             f"an index of type {type(p).__name__} at position {position}: {p!r:.60}; expected "

@@ -20,8 +20,8 @@ from fnx.core.scalar import Expr
 from fnx.lowering.ir.kernel import Buffer, If, Let, Loop, LoopKind, Stmt, Store, While
 from fnx.lowering.ir.number_formats import itemsize
 
+from .plan import Tile
 from .thresholds import Limits
-from .tiles import Tile
 
 Values = Sequence[Expr]
 Row = tuple[Expr, ...]
@@ -41,6 +41,11 @@ def _most(a: Expr, b: Expr) -> Expr:
 def _named(values: Values) -> tuple[list[Expr], Stmt]:
     names = [scalar.var(e.dtype, "v") for e in values]
     return names, Let(names, list(values))
+
+
+def _of_one(b: Expr, t: Expr, body: list[Stmt]) -> list[Stmt]:
+    """Statements of the first thread of all."""
+    return [If(scalar.compare("eq", scalar.add(b, t), _ZERO), body, [])] if body else []
 
 
 class Sorting:
@@ -68,13 +73,18 @@ class Sorting:
         self.half = self.tile.rows * self.tile.length
         self.runs = [shared(d, 2 * self.half) for d in kinds]
 
-    def statements(self, read: Read, put: Put) -> list[tuple[str, Stmt]]:
-        """Loops that sort, each with a note."""
+    def statements(self, read: Read, put: Put, count: int) -> list[tuple[str, Stmt]]:
+        """Loops that sort, each with a note; `put` gets the first `count` of each row.
+
+        Passes are a loop around two kernels, of which each leaves for the other how long runs are and where
+        they lie: one of them reads what the other one writes.
+        """
         if self.tiles == 1:
-            return [("rows sorted", self._sorted(read, put))]
+            return [("rows sorted", self._sorted(read, put, count, []))]
         total = self.count * self.n
         buffers = [self.memory(d, 2 * total) for d in self.kinds]
         splits = self.memory("int64", self.count * self.tiles)
+        ours, theirs = self.memory("int64", 2), self.memory("int64", 2)
         passes = (self.tiles - 1).bit_length()
         place = lambda row, i: scalar.linear_index((*row, i), (*self.others, self.n))
 
@@ -88,30 +98,30 @@ class Sorting:
                 Store(b, at(row, i), v) for b, v in zip(buffers, values, strict=True)
             ]
 
-        def merged(width: Expr, source: Expr, to: Put) -> list[Stmt]:
-            of = out_of(source)
-            return [self._splits(width, of, splits), self._merged(width, of, splits, to)]
-
-        width, source = scalar.var("int64", "w"), scalar.var("int64", "h")
-        target = scalar.sub(scalar.size(total), source)
-        turns = scalar.size(passes - 1)
-        again = Loop(
-            scalar.counter("r", passes),
-            turns,
-            merged(width, source, into(target)),
-            [width, source],
-            [scalar.const(1, "int64"), _ZERO],
-            [scalar.add(width, width), target],
-        )
-        last = scalar.const(1 << (passes - 1), "int64")
-        end = scalar.size((passes - 1) % 2 * total)
-        splitting, merging = merged(last, end, put)
+        known = lambda b: _named([scalar.load(b, _ZERO, "int64"), scalar.load(b, _ONE, "int64")])
+        left = lambda b, width, start: [Store(b, _ZERO, width), Store(b, _ONE, start)]
+        (width, start), let = known(ours)
+        splitting = self._splits(let, width, out_of(start), splits, left(theirs, width, start))
+        (width, start), let = known(theirs)
+        other = scalar.sub(scalar.size(total), start)
+        following = left(ours, scalar.add(width, width), other)
+        merging = self._merged(let, width, out_of(start), splits, into(other), following)
+        first = left(ours, scalar.const(1, "int64"), scalar.const(0, "int64"))
+        r = scalar.counter("r", passes)
         return [
-            ("tiles sorted", self._sorted(read, into(_ZERO))),
-            *([("tiles merged", again)] if passes > 1 else []),
-            ("where the last tiles begin", splitting),
-            ("the last tiles merged", merging),
+            ("tiles sorted", self._sorted(read, into(_ZERO), self.n, first)),
+            ("tiles merged", Loop(r, scalar.size(passes), [splitting, merging])),
+            ("sorted", self._copied(out_of(scalar.size(passes % 2 * total)), put, count)),
         ]
+
+    def _copied(self, read: Read, put: Put, count: int) -> Stmt:
+        """The first elements of all rows."""
+        row = tuple(scalar.counter("t", n) for n in self.others)
+        i = scalar.counter("i", count)
+        body = put(row, i, read(row, i))
+        for index, n in reversed([*zip(row, self.others, strict=True), (i, count)]):
+            body = [Loop(index, scalar.size(n), body, kind=LoopKind.VECTORIZED)]
+        return body[0]
 
     # --- rows and tiles ------------------------------------------------------------------------------
 
@@ -169,8 +179,8 @@ class Sorting:
 
     # --- a tile in shared memory -----------------------------------------------------------------------
 
-    def _sorted(self, read: Read, put: Put) -> Stmt:
-        """Tiles sorted, each by itself."""
+    def _sorted(self, read: Read, put: Put, count: int, also: list[Stmt]) -> Stmt:
+        """Tiles sorted, each by itself; one thread does `also` something else."""
         lanes, last = self.tile.lanes, scalar.size(self.n - 1)
         length = scalar.size(self.tile.length)
 
@@ -186,6 +196,8 @@ class Sorting:
 
         def given(b: Expr, e: Expr, half: Expr) -> list[Stmt]:
             row, i, inside = of(b, e)
+            if count < self.n:
+                inside = scalar.logical_and(inside, scalar.compare("lt", i, scalar.size(count)))
             return [If(inside, put(row, i, self._load(scalar.add(half, e))), [])]
 
         def body(b: Expr) -> list[Stmt]:
@@ -204,7 +216,7 @@ class Sorting:
             end = scalar.size(rounds % 2 * self.half)
             return [
                 self._each(lambda e: taken(b, e)),
-                self._threads(lambda t: self._inserted(b, t)),
+                self._threads(lambda t: [*self._inserted(b, t), *_of_one(b, t, also)]),
                 *([again] if rounds else []),
                 self._each(lambda e: given(b, e, end)),
             ]
@@ -222,7 +234,7 @@ class Sorting:
         items = scalar.size(self.tile.items)
         _, start, place, many = self._mine(b, t)
         first = scalar.add(start, place)
-        count = _most(_least(items, scalar.sub(many, place)), _ZERO)
+        count = _least(items, scalar.sub(many, place))
         k, at = scalar.counter("k", self.tile.items), scalar.var("int64", "j")
         new, let = _named(self._load(scalar.add(first, k)))
         before = self._load(scalar.sub(_most(at, scalar.add(first, _ONE)), _ONE))
@@ -241,7 +253,7 @@ class Sorting:
             scalar.add(start, half),
             ends,
             _least(scalar.sub(place, a), scalar.sub(end, a)),
-            _most(_least(scalar.size(self.tile.items), scalar.sub(end, place)), _ZERO),
+            _least(scalar.size(self.tile.items), scalar.sub(end, place)),
             scalar.add(target, place),
         )
 
@@ -257,7 +269,7 @@ class Sorting:
     def _one(
         self, base: Expr, ends: tuple[Expr, Expr, Expr], d: Expr, count: Expr, target: Expr
     ) -> list[Stmt]:
-        """Merge two runs in shared memory from the d-th element of the result on, so many of it.
+        """Merge two runs in shared memory from the d-th element of the result on, so many of it, if any.
 
         `ends` are where the first begins, where it ends and the second begins, and where that ends.
         """
@@ -281,14 +293,14 @@ class Sorting:
         )
         taken = self._load(scalar.select(is_b[0], of_b, of_a))
         taken[0] = scalar.select(is_b[0], self._load(of_b)[0], self._load(of_a)[0])
-        more = scalar.select(is_b[0], _ZERO, _ONE)
+        more = scalar.cast(is_b[0], "int64")
         merge = Loop(
             k,
             count,
             [let_is, *self._store(scalar.add(target, k), taken)],
             [i, j],
             [scalar.add(a, first), scalar.add(b, scalar.sub(start, first))],
-            [scalar.add(i, more), scalar.add(j, scalar.sub(_ONE, more))],
+            [scalar.sub(scalar.add(i, _ONE), more), scalar.add(j, more)],
         )
         return [let, search, merge]
 
@@ -297,7 +309,8 @@ class Sorting:
     ) -> tuple[Stmt, Expr]:
         """A search for how many elements of the first of two runs are among the first d of both."""
         low, high = scalar.var("int64", "l"), scalar.var("int64", "h")
-        half = scalar.apply("shift_right_logical", scalar.add(low, high), scalar.const(1, "int64"))
+        half = scalar.add(low, high)
+        half = scalar.apply("shift_right_arithmetic", half, scalar.const(1, "int64"))
         (middle,), let = _named([half])
         other = read_b(scalar.sub(scalar.sub(d, _ONE), middle))
         goes, let_goes = _named([scalar.apply("not", self.less(other, read_a(middle)))])
@@ -316,25 +329,39 @@ class Sorting:
 
     # --- passes over memory ----------------------------------------------------------------------------
 
-    def _splits(self, width: Expr, read: Read, splits: Buffer) -> Stmt:
+    def _splits(
+        self, state: Stmt, width: Expr, read: Read, splits: Buffer, also: list[Stmt]
+    ) -> Stmt:
         """How many elements of the first of two runs, of `width` tiles, go before each tile of both."""
-        unit = scalar.counter("u", self.count * self.tiles)
+        lanes, units = self.limits.tile[0], self.count * self.tiles
+        b, t = scalar.counter("b", -(-units // lanes)), scalar.counter("t", lanes)
+        unit = scalar.add(scalar.mul(b, scalar.size(lanes)), t)
         row, number = self._tile_of(unit)
-        length = self.tile.length
-        named, let = _named([*self._ends(number, width, length, scalar.size(self.n)), number])
-        a, b, end, tile = named
-        d = scalar.sub(scalar.mul(tile, scalar.size(length)), a)
+        named, let = _named([*self._ends(number, width, self.tile.length, scalar.size(self.n))])
+        first, middle, end = named
         search, found = self._path(
-            lambda i: read(row, scalar.add(a, i)),
-            lambda j: read(row, scalar.add(b, j)),
-            scalar.sub(b, a),
-            scalar.sub(end, b),
-            d,
+            lambda i: read(row, scalar.add(first, i)),
+            lambda j: read(row, scalar.add(middle, j)),
+            scalar.sub(middle, first),
+            scalar.sub(end, middle),
+            scalar.sub(scalar.mul(number, scalar.size(self.tile.length)), first),
         )
         body: list[Stmt] = [let, search, Store(splits, unit, found)]
-        return Loop(unit, scalar.size(self.count * self.tiles), body, kind=LoopKind.VECTORIZED)
+        if units % lanes:
+            body = [If(scalar.compare("lt", unit, scalar.size(units)), body, [])]
+        body += _of_one(b, t, also)
+        threads = Loop(t, scalar.size(lanes), body, kind=LoopKind.THREAD)
+        return Loop(b, scalar.size(-(-units // lanes)), [state, threads], kind=LoopKind.GRID_BLOCK)
 
-    def _merged(self, width: Expr, read: Read, splits: Buffer, put: Put) -> Stmt:
+    def _merged(
+        self,
+        state: Stmt,
+        width: Expr,
+        read: Read,
+        splits: Buffer,
+        put: Put,
+        also: list[Stmt],
+    ) -> Stmt:
         """Tiles of two runs of `width` tiles, merged in shared memory."""
         length, last = scalar.size(self.tile.length), scalar.size(self.n - 1)
 
@@ -368,15 +395,17 @@ class Sorting:
 
             def merged(t: Expr) -> list[Stmt]:
                 place = scalar.mul(t, scalar.size(self.tile.items))
-                mine = _most(_least(scalar.size(self.tile.items), scalar.sub(count, place)), _ZERO)
+                mine = _least(scalar.size(self.tile.items), scalar.sub(count, place))
                 target = scalar.add(place, scalar.size(self.half))
-                return self._one(_ZERO, (_ZERO, na, count), _least(place, count), mine, target)
+                ends = _ZERO, na, count
+                found = self._one(_ZERO, ends, _least(place, count), mine, target)
+                return [*found, *_of_one(b, t, also)]
 
             def given(e: Expr) -> list[Stmt]:
                 values = self._load(scalar.add(e, scalar.size(self.half)))
                 stores = put(row, scalar.add(begin, e), values)
                 return [If(scalar.compare("lt", e, count), stores, [])]
 
-            return [let, self._each(taken), self._threads(merged), self._each(given)]
+            return [state, let, self._each(taken), self._threads(merged), self._each(given)]
 
         return self._blocks(body)

@@ -78,6 +78,7 @@ def _sorted(scheduler: Scheduling, keys: Buffer, count: int) -> list[tuple[str, 
     return sorting.statements(
         lambda row, i: [scalar.load(keys, i, "int64")],
         lambda row, i, values: [Store(keys, i, values[0])],
+        count,
     )
 
 

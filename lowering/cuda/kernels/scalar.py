@@ -115,6 +115,8 @@ def _extreme(p, e: Expr) -> str:
 
 
 def _int_extreme(p, e: Expr) -> str:
+    if e.dtype == "int64":  # indices: few words, which take long to compile
+        return f"{e.op}({', '.join(p.operands(e))})"
     a, b = p.named(e)
     return choice(p, f"{a} {'>' if e.op == 'max' else '<'} {b}", a, b, e.dtype)
 
@@ -146,6 +148,8 @@ def _shift(p, e: Expr) -> str:
     unsigned, signed = f"uint{width}", f"int{width}"
     known = e.args[1].op == "const" and 0 <= e.args[1].attr < width
     if e.op == "shift_right_arithmetic":
+        if e.dtype == "int64" and known:
+            return f"({a} >> {e.args[1].attr})"
         if e.dtype[0] == "u":
             a = f"np.{signed}({a})"
         amount = f"np.{signed}({b})"

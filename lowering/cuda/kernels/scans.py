@@ -3,7 +3,7 @@
 The threads of a block load a tile side by side, and each combines consecutive elements of it; the totals
 are scanned by all of them, each thread goes through its elements again from where they begin, and what is
 stored of them is stored side by side. Short rows share a block. Long rows that are few are cut in parts:
-what each adds up to, where each begins, and each part again from there. The order in which numbers are
+first what each adds up to, then each part again, after those before it. The order in which numbers are
 combined is the sizes' alone: the same bits from run to run.
 
 Source: Sengupta et al. 2007 (reduce, scan, scan again); Hillis & Steele 1986 (totals of threads).
@@ -16,55 +16,88 @@ from fnx.core import scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import affine, traversal
 from fnx.lowering.ir.expressions import depends_on, replacing
-from fnx.lowering.ir.kernel import Barrier, Buffer, If, Let, Loop, LoopKind, Stmt, Store
+from fnx.lowering.ir.kernel import Barrier, Buffer, Eval, If, Let, Loop, LoopKind, Stmt, Store
 from fnx.lowering.ir.number_formats import KIND, itemsize
 
-from . import combining, independence, reductions
-from .plan import Axes, Scheduling
-from .tiles import Tile
+from . import combining, independence, reductions, rows
+from .plan import Axes, Scheduling, Tile
 
 _ZERO, _ONE = scalar.size(0), scalar.size(1)
 
 
 def scheduled(scheduler: Scheduling, axes: Axes, body: list[Stmt], name: str, note: str) -> bool:
     """Make kernels of rows or columns that are scanned; False, and nothing, where they are short."""
-    if len(body) != 1 or not isinstance(body[0], Loop):
+    if len(body) != 1:
+        return _apart(scheduler, axes, body, name, note)
+    if not isinstance(body[0], Loop):
         return False
-    s, limits, rows = body[0], scheduler.limits, prod(int(n.attr) for _, n in axes)
+    s, limits, count = body[0], scheduler.limits, prod(int(n.attr) for _, n in axes)
     operations = combining.associative(s) if _is_scan(scheduler, s) else None
     if operations is None:
         return False
     n = independence.extent(s)
     if axes and not _is_along(s):
         return _by_columns(scheduler, axes, s, operations, name, note)
-    if n < limits.scan or rows * n < limits.parallel:
+    if n < limits.scan or count * n < limits.parallel:
         return False
     tile = _tile(scheduler, s, n)
     tiles = -(-n // tile.length)
-    if tiles == 1 or rows >= limits.scan_rows:
+    if tiles == 1 or count >= limits.scan_rows:
         _Rows(scheduler, axes, s, operations, tile, (1, tiles)).launch(s.init, name, note)
         return True
-    per = -(-tiles // tile.length)  # so that a tile holds all totals
-    count, length = -(-tiles // per), per * tile.length
-    again = _Rows(scheduler, axes, s, operations, tile, (count, per))
-    totals = reductions.part_of(s, again.part, scalar.counter("j", length), count, length)
+    per = -(-tiles // limits.blocks)
+    parts, length = -(-tiles // per), per * tile.length
+    again = _Rows(scheduler, axes, s, operations, tile, (parts, per))
+    totals = reductions.part_of(s, again.part, scalar.counter("j", length), parts, length)
     totals.kind, totals.reassociate = LoopKind.THREAD, True
-    place = lambda p: scalar.add(scalar.mul(_linear(axes), scalar.size(count)), p)
-    cut: Axes = [*axes, (again.part, scalar.size(count))]
-    starts = _starts(scheduler, axes, cut, s, operations, totals, place, name, note)
-    init = [scalar.load(b, place(again.part), b.dtype) for b in starts]
-    again.launch(init, name, f"{note}, part by part")
+    place = lambda p: scalar.add(scalar.mul(_linear(axes), scalar.size(parts)), p)
+    cut: Axes = [*axes, (again.part, scalar.size(parts))]
+    buffers = _totals(scheduler, "block", cut, operations, totals, place(again.part), name, note)
+    again.launch(s.init, name, f"{note}, part by part", (buffers, place))
     return True
 
 
-def _is_scan(scheduler: Scheduling, s: Loop) -> bool:
-    """Whether statements of a loop see partial results, and else touch nothing of other iterations."""
+def _apart(scheduler: Scheduling, axes: Axes, body: list[Stmt], name: str, note: str) -> bool:
+    """Kernels of what is made of rows before and after they are scanned; False where none is."""
+    if not axes or any(type(s) not in traversal.REWRITTEN for s in traversal.statements(body)):
+        return False
+    if any(isinstance(s, Eval) for s in body):  # values that outlive what they were loaded from
+        return False
+    is_scan = [_is_long_scan(scheduler, s) for s in body]
+    if not any(is_scan):
+        return False
+    groups: list[list[Stmt]] = []
+    for k, s in enumerate(body):
+        if k == 0 or is_scan[k] or is_scan[k - 1]:
+            groups.append([])
+        groups[-1].append(s)
+    count = prod(int(n.attr) for _, n in axes)
+    for group in rows.in_memory(scheduler, groups, _linear(axes), count):
+        for i, n in reversed(axes):
+            group = [Loop(i, n, group, kind=LoopKind.VECTORIZED)]
+        scheduler.statement(group[0], name, note)
+    return True
+
+
+def _is_long_scan(scheduler: Scheduling, s: Stmt) -> bool:
+    """Whether a row is scanned that threads share."""
+    if not isinstance(s, Loop) or not _is_scan(scheduler, s, of_rows=True):
+        return False
+    long_enough = independence.extent(s) >= scheduler.limits.scan
+    return long_enough and _is_along(s) and combining.associative(s) is not None
+
+
+def _is_scan(scheduler: Scheduling, s: Loop, of_rows: bool = False) -> bool:
+    """Whether statements of a loop see partial results, and else touch nothing of other iterations.
+
+    `of_rows`: they may have rows on their stack.
+    """
     if not s.carries or s.extent.op not in ("size", "const"):
         return False
     inner = list(traversal.statements(s.body))
     if any(isinstance(x, Loop) or type(x) not in traversal.REWRITTEN for x in inner):
         return False
-    if any(b.space == "private" for b in traversal.buffers(inner)):
+    if not of_rows and any(b.space == "private" for b in traversal.buffers(inner)):
         return False
     plain = Loop(s.index, s.extent, s.body)
     return combining.sees_carries(s) and bool(
@@ -191,22 +224,33 @@ class _Rows:
 
     # --- statements --------------------------------------------------------------------------------
 
-    def launch(self, init: list[Expr], name: str, note: str) -> None:
-        """The kernel, whose rows or parts begin with `init`."""
+    def launch(self, init: list[Expr], name: str, note: str, totals=None) -> None:  # type: ignore[no-untyped-def]
+        """The kernel, whose rows begin with `init`; `totals`: where it is what parts come to."""
         row, part = self.row_of(self.unit(self.own))
         anew = replacing(self.indices(row) | {self.part: part})
         starts = [scalar.cast(anew(e), d) for e, d in zip(init, self.kinds, strict=True)]
-        now, following = ([scalar.var(d, "c") for d in self.kinds] for _ in range(2))
+        now, first, following = ([scalar.var(d, "c") for d in self.kinds] for _ in range(3))
         number = scalar.counter("q", self.per) if self.per > 1 else _ZERO
         body = [self._taken(number), Barrier(), *self._scanned(now), Barrier()]
         body += [self._given(number)]
         if self.per > 1:
             body += [Let(following, self._at(self.tile.length)), Barrier()]
-            body = [Loop(number, scalar.size(self.per), body, now, starts, following)]
+            body = [Loop(number, scalar.size(self.per), body, now, first, following)]
         else:
-            body = [Let(now, starts), *body, Barrier()]  # before the next rows' tile
+            body = [Let(now, first), *body, Barrier()]  # before the next rows' tile
+        body = [self._begin(first, starts, part, anew, totals), *body]
         axes: Axes = [(self.block, scalar.size(self.blocks))]
         self.scheduler.launch("block", axes, body, name, note, thread=self.thread)
+
+    def _begin(self, first, starts, part, anew, totals) -> Stmt:  # type: ignore[no-untyped-def]
+        """What a row begins with, and a part of it after those before, whose totals all threads combine."""
+        if totals is None:
+            return Let(first, starts)
+        buffers, place = totals
+        j = scalar.counter("j", self.parts)
+        terms = [scalar.cast(anew(scalar.load(b, place(j), b.dtype)), d)
+                 for b, d in zip(buffers, self.kinds, strict=True)]  # fmt: skip
+        return Loop(j, part, [], first, starts, self.combined(first, terms), LoopKind.THREAD, True)
 
     def _at(self, place: Expr | int) -> list[Expr]:
         """What the tile has of a thread's row at a place."""
@@ -331,36 +375,32 @@ def _by_columns(
     cut: Axes = [(part, scalar.size(count)), *axes]
     within = scalar.counter("j", length)
     totals = reductions.part_of(s, part, within, count, length)
-    starts = _starts(scheduler, axes, cut, s, operations, totals, place, name, note)
-    again = reductions.part_of(s, part, within, count, length)
-    again.init = [scalar.load(b, place(part), b.dtype) for b in starts]
-    scheduler.launch("flat", cut, [again], name, f"{note}, part by part")
-    return True
-
-
-def _starts(scheduler, axes, cut, s, operations, totals, place, name, note):  # type: ignore[no-untyped-def]
-    """Where parts begin, in memory: kernels of what each adds up to, and of these scanned.
-
-    `cut` are the axes with that of the parts, `place(part)` is where what is a part's lies.
-    """
-    (part, size), *_ = [x for x in cut if x not in axes]
-    totals.body = [x for x in totals.body if isinstance(x, Let)]
-    totals.init = [
-        combining.identity(o, c.dtype) for o, c in zip(operations, s.carries, strict=True)
-    ]
-    buffers = [scheduler.temporary(c.dtype, prod(int(n.attr) for _, n in cut)) for c in s.carries]
-    stores = [Store(b, place(part), c) for b, c in zip(buffers, totals.carries, strict=True)]
-    shape = "block" if totals.kind is LoopKind.THREAD else "flat"
-    scheduler.launch(shape, cut, [totals, *stores], name, f"{note}, parts")
-    j = scalar.counter("j", int(size.attr))
+    buffers = _totals(scheduler, "flat", cut, operations, totals, place(part), name, note)
+    j = scalar.counter("j", count)
     terms = [scalar.var(c.dtype, "t") for c in s.carries]
     inner: list[Stmt] = [Let(terms, [scalar.load(b, place(j), b.dtype) for b in buffers])]
     inner += [Store(b, place(j), c) for b, c in zip(buffers, s.carries, strict=True)]
     yields = [
         combining.combined(o, c, t) for o, c, t in zip(operations, s.carries, terms, strict=True)
     ]
-    begins: Stmt = Loop(j, size, inner, s.carries, s.init, yields)
+    begins: Stmt = Loop(j, scalar.size(count), inner, s.carries, s.init, yields)
     for index, extent in reversed(axes):
         begins = Loop(index, extent, [begins])
     scheduler.statement(begins, name, f"{note}, where parts begin")
+    again = reductions.part_of(s, part, within, count, length)
+    again.init = [scalar.load(b, place(part), b.dtype) for b in buffers]
+    scheduler.launch("flat", cut, [again], name, f"{note}, part by part")
+    return True
+
+
+def _totals(scheduler, shape, axes, operations, loop, place, name, note):  # type: ignore[no-untyped-def]
+    """Make a kernel of what each part adds up to, at `place` of the buffers that are given."""
+    loop.body = [x for x in loop.body if isinstance(x, Let)]
+    loop.init = [
+        combining.identity(o, c.dtype) for o, c in zip(operations, loop.carries, strict=True)
+    ]
+    size = prod(int(n.attr) for _, n in axes)
+    buffers = [scheduler.temporary(c.dtype, size) for c in loop.carries]
+    stores = [Store(b, place, c) for b, c in zip(buffers, loop.carries, strict=True)]
+    scheduler.launch(shape, axes, [loop, *stores], name, f"{note}, parts")
     return buffers

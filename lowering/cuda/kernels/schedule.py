@@ -269,7 +269,8 @@ class Scheduler:
         first = scalar.size(0)
         if s.reverse:
             first = scalar.sub(s.extent, scalar.size(1))
-        variables, values = [s.index, *s.carries], [first, *s.init]
+        index = [s.index] if any(e is s.index for e in traversal.nodes(s.body)) else []
+        variables, values = [*index, *s.carries], [*([first] if index else []), *s.init]
         if not known:
             variables, values = [*variables, extent], [*values, s.extent]
         self.pending += self.assigned(variables, values)
@@ -277,7 +278,8 @@ class Scheduler:
         step = scalar.sub if s.reverse else scalar.add
         outer = self.halves
         self.halves = outer | dependence.halves(s)
-        after = self.assigned([s.index, *s.carries], [step(s.index, scalar.size(1)), *s.yields])
+        following = [step(i, scalar.size(1)) for i in index]
+        after = self.assigned([*index, *s.carries], [*following, *s.yields])
         body = self.inside(s.body, after, name, note)
         self.halves = outer
         self.steps.append(For(int(s.extent.attr) if known else self.slots.of(extent), body))

@@ -1,6 +1,6 @@
 """Every number on which a choice for a GPU depends, each with its unit and its reason.
 
-None was measured: no GPU has run these kernels. They are what the sizes of the machine suggest.
+What the sizes of a machine suggest; programs with them were measured on an H200 (docs/benchmarks.md).
 """
 
 from dataclasses import replace

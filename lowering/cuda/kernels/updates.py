@@ -1,19 +1,20 @@
 """Updates of places that are known when they are made: histograms, scatters, sums over segments.
 
 Numbers that add up in any order to the same bits (integers) are added by atomic operations, at few places
-in shared memory first (`histograms.py`). The others are added in an order that sizes alone decide: where
+in shared memory first. The others are added in an order that sizes alone decide: where
 the array is small, parts of the updates have copies of it of their own, which are then added up; else the
 updates are sorted by their places. Of places that are set twice the last update stays: a first pass finds
 it (`ordered_updates.py`).
 """
 
 from fnx.core import scalar
+from fnx.core.scalar import Expr
 from fnx.lowering.ir import traversal
 from fnx.lowering.ir.expressions import buffers_read
-from fnx.lowering.ir.kernel import If, Loop, Stmt, Store
-from fnx.lowering.ir.number_formats import KIND
+from fnx.lowering.ir.kernel import Barrier, Buffer, If, Loop, Stmt, Store
+from fnx.lowering.ir.number_formats import KIND, itemsize
 
-from . import combining, histograms, independence, ordered_updates
+from . import combining, independence, ordered_updates
 from .plan import Scheduling
 from .update import Atomic, Update, indices_of, update_of
 
@@ -42,7 +43,7 @@ def scheduled(
     if op is None:
         return ordered_updates.set_last(scheduler, loops, update, name, note)
     if op in _ATOMIC and store.buffer.dtype in _WORDS:
-        if histograms.scheduled(scheduler, loops, update, name, note):
+        if _in_shared_memory(scheduler, loops, update, name, note):
             return True
         axes = [(x.index, x.extent) for x in loops]
         added = update.guarded(Atomic(store.buffer, store.index, update.value, op))
@@ -102,3 +103,119 @@ def _in_copies(
         f"{note}, the copies",
     )
     return True
+
+
+# --- few places -------------------------------------------------------------------------------
+
+
+def _in_shared_memory(
+    scheduler: Scheduling, loops: list[Loop], update: Update, name: str, note: str
+) -> bool:
+    """A kernel of updates whose order is free; False, and nothing, where places are many."""
+    limits, count = scheduler.limits, independence.count(loops)
+    size, together = update.store.buffer.size, limits.together * limits.threads
+    parts = min(limits.parts, count // max(limits.per_place * size, together))
+    length = -(-count // max(parts, 1) // together) * together
+    dtype = _counted(update, length)
+    if parts < 2 or size * itemsize(dtype) > limits.shared:
+        return False
+    kernel = _Histogram(scheduler, loops, update, Buffer("counts", dtype, size, "shared"))
+    kernel.launch(-(-count // length), length, name, note)
+    return True
+
+
+def _counted(update: Update, length: int) -> str:
+    """The dtype of a block's copy: of 32 bits, which are faster, where its sums are sure to fit."""
+    dtype = update.store.buffer.dtype
+    reach = max(map(abs, scalar.bounds(update.value)))
+    return (
+        "int32" if dtype == "int64" and update.op == "add" and reach * length < 1 << 31 else dtype
+    )
+
+
+class _Histogram:
+    """The kernel, each of whose blocks has a part of the updates, and `counts`: a copy of the places.
+
+    Threads that add to few places of memory wait for one another; in shared memory they meet only those of
+    their block, and in the end a block adds what it has of each place to memory. What a thread adds is
+    loaded some elements at a time, before the first of them is added.
+
+    Source: Histogram calculation in CUDA (Podlozhnyuk 2007).
+    """
+
+    def __init__(self, scheduler: Scheduling, loops: list[Loop], update: Update, counts: Buffer):
+        self.scheduler, self.loops, self.update, self.counts = scheduler, loops, update, counts
+        self.limits, self.count = scheduler.limits, independence.count(loops)
+        self.thread = scalar.counter("t", self.limits.threads)
+
+    def launch(self, parts: int, length: int, name: str, note: str) -> None:
+        part = scalar.counter("p", parts)
+        rounds = length // (self.limits.together * self.limits.threads)
+        r, at = scalar.counter("r", rounds), scalar.mul(part, scalar.size(length))
+        step = scalar.size(self.limits.together * self.limits.threads)
+        first = scalar.add(at, scalar.add(scalar.mul(r, step), self.thread))
+        assert self.update.op is not None
+        neutral = combining.identity(self.update.op, self.counts.dtype)
+        body: list[Stmt] = [
+            self._each(lambda place: [Store(self.counts, place, neutral)]),
+            Barrier(),
+            Loop(r, scalar.size(rounds), self._added(first, parts * length > self.count)),
+            Barrier(),
+            self._each(lambda place: self._given(place, neutral)),
+            Barrier(),  # before the next part's
+        ]
+        self.scheduler.launch(
+            "block",
+            [(part, scalar.size(parts))],
+            body,
+            name,
+            f"{note}, in shared memory",
+            thread=self.thread,
+            atomic=[self.update.store.buffer],
+        )
+
+    def _each(self, statements) -> Loop:  # type: ignore[no-untyped-def]
+        """Statements of each place, which the threads share."""
+        threads, size = self.limits.threads, self.counts.size
+        k = scalar.counter("k", -(-size // threads))
+        place = scalar.add(scalar.mul(k, scalar.size(threads)), self.thread)
+        body: list[Stmt] = statements(place)
+        if size % threads:
+            body = [If(scalar.compare("lt", place, scalar.size(size)), body, [])]
+        return Loop(k, scalar.size(-(-size // threads)), body)
+
+    def _given(self, place: Expr, neutral: Expr) -> list[Stmt]:
+        """Add what a block has of a place, if it has something."""
+        store, found = self.update.store, scalar.load(self.counts, place, self.counts.dtype)
+        assert self.update.op is not None
+        added = Atomic(store.buffer, place, scalar.cast(found, store.value.dtype), self.update.op)
+        return [If(scalar.compare("ne", found, neutral), [added], [])]
+
+    def _added(self, first: Expr, has_ends: bool) -> list[Stmt]:
+        """Some updates of a thread: what is added where, of all of them, then the additions.
+
+        `has_ends`: whether some are beyond the last one.
+        """
+        update, last, times = self.update, scalar.size(self.count - 1), self.limits.together
+        assert update.op is not None
+        k = scalar.counter("k", times)
+        number = scalar.add(first, scalar.mul(k, scalar.size(self.limits.threads)))
+        known = scalar.apply("min", number, last) if has_ends else number
+        anew = combining.replacing(indices_of(known, self.loops))
+        inside = anew(update.inside)
+        if has_ends:
+            inside = scalar.logical_and(scalar.compare("le", number, last), inside)
+        places = Buffer("places", "int64", times, "private")
+        nowhere = scalar.const(-1, "int64")
+        found: list[Stmt] = [
+            Store(places, k, scalar.select(inside, anew(update.store.index), nowhere))
+        ]
+        value = scalar.cast(anew(update.value), self.counts.dtype)
+        if update.value.op not in ("const", "literal"):
+            values = Buffer("values", self.counts.dtype, times, "private")
+            found.append(Store(values, k, value))
+            value = scalar.load(values, k, values.dtype)
+        place = scalar.load(places, k, "int64")
+        there = scalar.compare("ge", place, scalar.size(0))
+        added = If(there, [Atomic(self.counts, place, value, update.op)], [])
+        return [Loop(k, scalar.size(times), found), Loop(k, scalar.size(times), [added])]

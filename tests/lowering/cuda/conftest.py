@@ -10,8 +10,11 @@ import pytest
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[fake_gpu.Gpu]:
     """A GPU whose calls are recorded, gone after the test."""
+    from fnx.core import config
     from fnx.lowering.cuda import backend
 
+    for forget in config.hooks:  # operations that are compiled for another test's
+        forget()
     yield fake_gpu.install(monkeypatch)
     backend.driver.cache_clear()
 

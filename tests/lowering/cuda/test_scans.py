@@ -23,10 +23,10 @@ SCANS = {
         ((19,), 0, 1),  # some threads have no elements
         ((24,), 0, 1),  # a tile
         ((25,), 0, 2),  # tiles as parts: what each adds up to, and each again
-        ((130,), 0, 3),  # so many that their totals are scanned, too
+        ((130,), 0, 2),  # of several tiles each
         ((11, 5), 1, 1),  # short rows share a block
         ((12, 30), 1, 1),  # a block goes through the tiles of a row
-        ((2, 50), 1, 3),  # rows in parts
+        ((2, 50), 1, 2),  # rows in parts
         ((3, 2, 7), 1, 1),  # columns
         ((13, 2), 0, 3),  # columns in parts
     ],
@@ -69,3 +69,21 @@ def test_what_is_fused_with_them(gpu):
 def test_no_long_scan_is_one_threads(gpu):
     for f in SCANS.values():
         assert "single" not in shapes(f, jnp.zeros(24))[0]
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: (lambda c: c / c[:, -1:])(jnp.cumsum(x, 1)),
+        lambda x: jnp.cumsum(x, 1)[:, ::-1] * 2,
+        lambda x: jnp.cumsum(fnx.nn.softmax(x, 1), 1),  # hands a sum on, too
+        lambda x: jnp.cumsum(jnp.cumsum(x, 1), 1),
+    ],
+)
+def test_rows_of_several_loops_are_scanned_by_blocks(gpu, f):
+    x = jnp.asarray(1 + RNG.random((6, 26)))
+    gpu.watches = True
+    same(f, x)
+    text = fnx.jit(f, backend="cuda").lower(x).as_text("cuda")
+    assert "tile0 = cuda.shared.array" in text
+    assert not gpu.races

@@ -37,6 +37,19 @@ def _array(shape, dtype, memptr):
     return np.frombuffer(raw, dtype).reshape(shape)
 
 
+class _Stream:
+    """A stream of the driver's, which CuPy's calls go to within."""
+
+    def __init__(self, made, stream):
+        self.made, self.handle = made, stream.__cuda_stream__()[1]
+
+    def __enter__(self):
+        self.made.stream = self.handle
+
+    def __exit__(self, *_):
+        self.made.stream = None
+
+
 def install(monkeypatch, gpu):
     """Put it in the place of CuPy, for a fake GPU."""
     import scipy.linalg
@@ -66,26 +79,13 @@ def install(monkeypatch, gpu):
         assert linalg == "raise"
         yield
 
-    class Stream:
-        @classmethod
-        def from_external(cls, stream):
-            found = cls()
-            _, found.handle = stream.__cuda_stream__()
-            return found
-
-        def __enter__(self):
-            made.stream = self.handle
-
-        def __exit__(self, *_):
-            made.stream = None
-
     cupyx.errstate = errstate
     cupy.cuda = SimpleNamespace(
         UnownedMemory=lambda address, nbytes, owner: SimpleNamespace(
             address=address, nbytes=nbytes
         ),
         MemoryPointer=lambda memory, offset: SimpleNamespace(memory=memory, offset=offset),
-        Stream=Stream,
+        Stream=SimpleNamespace(from_external=lambda stream: _Stream(made, stream)),
     )
     core = ModuleType("cupy._core")
     core._routines_linalg = SimpleNamespace(
