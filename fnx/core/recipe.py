@@ -109,7 +109,8 @@ class Update(Recipe):
 
     For each index of `shape`: `target(*index)` gives (predicate, output index); where the predicate
     holds, the element becomes `combine(old, value(*index))`, or `value` when `combine` is None.
-    `unique` says that no element is written twice. Written in place where the operand dies.
+    `unique` says that no element is written twice, `runs` that updates of an element follow one another
+    along the first axis. Written in place where the operand dies.
     """
 
     operand: Operand
@@ -118,6 +119,7 @@ class Update(Recipe):
     value: Callable[..., Expr]
     combine: Callable[[Expr, Expr], Expr] | None = None
     unique: bool = False
+    runs: bool = False
     box: tuple[Shape, Shape] | None = None  # it changes all of lo <= index < hi, in that order
 
 

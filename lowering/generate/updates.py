@@ -229,6 +229,8 @@ def _rounds(
                 Loop(var, scalar.size(n), body, kind=LoopKind.of(vectorized=inner and r.unique))
             ]
             inner = False
+    if r.runs and isinstance(body[0], Loop) and body[0].index is index[0]:
+        body[0].runs = True
     return body
 
 

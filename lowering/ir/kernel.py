@@ -146,7 +146,7 @@ class Loop(Stmt):
     combine the carries). `reverse` runs from the last index to the first. `rolled`: better left to the
     vectoriser than unrolled before it. `polled`: a loop of the user's program that may run for long, by
     itself or as often as those around it run it: a target asks in it whether to stop. `shown`: what it
-    tells of its progress.
+    tells of its progress. `runs`: iterations that update one place follow one another.
     """
 
     index: Expr
@@ -161,6 +161,7 @@ class Loop(Stmt):
     rolled: bool = False
     polled: bool = False
     shown: Progress | None = None
+    runs: bool = False
 
 
 @dataclass(eq=False)

@@ -242,7 +242,7 @@ class _Text:
             self.put(depth + 1, f"return {', '.join(self.name(v) for v in s.results)}")
 
 
-_WORDS = ("reassociate", "reverse", "polled", "shown", "rolled")
+_WORDS = ("reassociate", "reverse", "polled", "shown", "rolled", "runs")
 _SHOW: dict[type, Any] = {
     kernel.Eval: _Text.eval,
     kernel.Let: _Text.let,

@@ -142,7 +142,7 @@ def rewritten(s: Stmt, new: Callable[[Expr], Expr]) -> Stmt:
             return kernel.Loop(
                 s.index, new(s.extent), [rewritten(x, new) for x in s.body], s.carries,
                 [new(e) for e in s.init], [new(e) for e in s.yields],
-                s.kind, s.reassociate, s.reverse, s.rolled, s.polled, s.shown,
+                s.kind, s.reassociate, s.reverse, s.rolled, s.polled, s.shown, s.runs,
             )  # fmt: skip
     raise TypeError(f"not to be rewritten: {s!r}")
 

@@ -36,7 +36,7 @@ def _reduction(name: str, method: str, empty: Callable[[np.dtype], Any], doc: st
         bucket_size: int | None = None,
         mode: Any = None,
     ) -> Array:
-        del indices_are_sorted, unique_indices, bucket_size
+        del unique_indices, bucket_size
         x, ids = asarray(data), asarray(segment_ids)
         rest = x.shape[1:]
         if x.shape[:1] not in ((), (1,), ids.shape[-1:]):
@@ -50,7 +50,9 @@ def _reduction(name: str, method: str, empty: Callable[[np.dtype], Any], doc: st
         total = full((num_segments, *rest), empty(x.dtype), x.dtype)
         rows = where(ufuncs.less(ids, 0), num_segments, ids)  # negative numbers: no segment
         return getattr(total.at[rows], method)(
-            broadcast_to(x, ids.shape + rest), mode=mode or "drop"
+            broadcast_to(x, ids.shape + rest),
+            mode=mode or "drop",
+            indices_are_sorted=indices_are_sorted,
         )
 
     return fn

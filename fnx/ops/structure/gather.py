@@ -320,7 +320,12 @@ class AnyScatter(Primitive):
             return inside, at
 
         unique = self.unique_indices or w.single
-        return Update(x, updates.shape, target, updates, self.combine, unique)
+        n = self.dimension_numbers
+        by_rows = (
+            indices.ndim == 2 and 0 not in n.update_window_dims and not n.operand_batching_dims
+        )
+        runs = self.indices_are_sorted and by_rows
+        return Update(x, updates.shape, target, updates, self.combine, unique, runs)
 
 
 def accumulate_at(

@@ -353,6 +353,23 @@ class Sorting:
         threads = Loop(t, scalar.size(lanes), body, kind=LoopKind.THREAD)
         return Loop(b, scalar.size(-(-units // lanes)), [state, threads], kind=LoopKind.GRID_BLOCK)
 
+    def _parts_of(self, b: Expr, width: Expr, splits: Buffer) -> list[Expr]:
+        """Of a tile of two runs: where its part of the first begins and how long that is, where its part of
+        the second begins, how many elements it has, and where it lies itself.
+        """
+        _, number = self._tile_of(b)
+        first, middle, end = self._ends(number, width, self.tile.length, scalar.size(self.n))
+        length = scalar.size(self.tile.length)
+        start, split = scalar.mul(number, length), scalar.load(splits, b, "int64")
+        many = _least(length, scalar.sub(end, start))
+        is_last = scalar.compare("eq", scalar.add(start, many), end)
+        following = scalar.add(b, scalar.select(is_last, _ZERO, _ONE))
+        until = scalar.select(
+            is_last, scalar.sub(middle, first), scalar.load(splits, following, "int64")
+        )
+        other = scalar.add(middle, scalar.sub(scalar.sub(start, first), split))
+        return [scalar.add(first, split), scalar.sub(until, split), other, many, start]
+
     def _merged(
         self,
         state: Stmt,
@@ -363,39 +380,20 @@ class Sorting:
         also: list[Stmt],
     ) -> Stmt:
         """Tiles of two runs of `width` tiles, merged in shared memory."""
-        length, last = scalar.size(self.tile.length), scalar.size(self.n - 1)
+        items, last = scalar.size(self.tile.items), scalar.size(self.n - 1)
 
         def body(b: Expr) -> list[Stmt]:
-            row, number = self._tile_of(b)
-            first, middle, end = self._ends(number, width, self.tile.length, scalar.size(self.n))
-            start = scalar.mul(number, length)
-            many = _least(length, scalar.sub(end, start))
-            split = scalar.load(splits, b, "int64")
-            at = scalar.add(
-                b, scalar.select(scalar.compare("lt", scalar.add(start, many), end), _ONE, _ZERO)
-            )
-            following = scalar.select(
-                scalar.compare("eq", at, b),
-                scalar.sub(middle, first),
-                scalar.load(splits, at, "int64"),
-            )
-            values = [
-                scalar.add(first, split),
-                scalar.sub(following, split),
-                scalar.add(middle, scalar.sub(scalar.sub(start, first), split)),
-                many,
-                start,
-            ]
-            (a, na, other, count, begin), let = _named(values)
+            row, _ = self._tile_of(b)
+            (first, na, other, count, start), let = _named(self._parts_of(b, width, splits))
 
             def taken(e: Expr) -> list[Stmt]:
                 of_other = scalar.add(other, scalar.sub(e, na))
-                of = scalar.select(scalar.compare("lt", e, na), scalar.add(a, e), of_other)
+                of = scalar.select(scalar.compare("lt", e, na), scalar.add(first, e), of_other)
                 return self._store(e, read(row, _least(of, last)))
 
             def merged(t: Expr) -> list[Stmt]:
-                place = scalar.mul(t, scalar.size(self.tile.items))
-                mine = _least(scalar.size(self.tile.items), scalar.sub(count, place))
+                place = scalar.mul(t, items)
+                mine = _least(items, scalar.sub(count, place))
                 target = scalar.add(place, scalar.size(self.half))
                 ends = _ZERO, na, count
                 found = self._one(_ZERO, ends, _least(place, count), mine, target)
@@ -403,7 +401,7 @@ class Sorting:
 
             def given(e: Expr) -> list[Stmt]:
                 values = self._load(scalar.add(e, scalar.size(self.half)))
-                stores = put(row, scalar.add(begin, e), values)
+                stores = put(row, scalar.add(start, e), values)
                 return [If(scalar.compare("lt", e, count), stores, [])]
 
             return [state, let, self._each(taken), self._threads(merged), self._each(given)]

@@ -2,7 +2,8 @@
 
 Where a place is set more than once the last update stays: an atomic maximum finds its number. Where numbers
 are combined whose sum depends on the order, the updates are sorted by their places, stably, and each place
-has a thread that combines what is its own, one after another: the bits are those of one thread.
+has a thread that combines what is its own, one after another: the bits are those of one thread. Where the
+program says that they are sorted, they are not sorted again.
 
 Source: segmented reduction of sorted keys (Blelloch 1990).
 """
@@ -35,6 +36,38 @@ def set_last(
     is_last = scalar.compare("eq", scalar.load(last, place, dtype), number)
     chosen = If(is_last, [Store(update.store.buffer, place, update.value)], [])
     scheduler.launch("flat", axes, [update.guarded(chosen)], name, note)
+    return True
+
+
+def by_runs(scheduler: Scheduling, loops: list[Loop], update: Update, name: str, note: str) -> bool:
+    """A kernel of updates of which those of a place follow one another along the first loop."""
+    (p, n), *others = [(x.index, x.extent) for x in loops]
+    at = lambda i: combining.replacing({p: i})
+    nowhere = scalar.const(-1, "int64")
+
+    def place_at(i: Expr) -> Expr:
+        return scalar.select(at(i)(update.inside), at(i)(update.store.index), nowhere)
+
+    buffer, one, last = update.store.buffer, scalar.size(1), scalar.sub(n, scalar.size(1))
+    place, before = scalar.var("int64", "d"), scalar.var("int64", "d")
+    previous = place_at(scalar.apply("max", scalar.sub(p, one), scalar.size(0)))
+    is_later = scalar.compare("gt", p, scalar.size(0))
+    let = Let([place, before], [place_at(p), scalar.select(is_later, previous, nowhere)])
+    k, total = scalar.var("int64", "k"), scalar.var(buffer.dtype, "a")
+    more = scalar.logical_and(
+        scalar.compare("lt", k, n),
+        scalar.compare("eq", place_at(scalar.apply("min", k, last)), place),
+    )
+    assert update.op is not None
+    new = combining.combined(update.op, total, at(k)(update.value))
+    start = [p, scalar.load(buffer, place, buffer.dtype)]
+    own = While([], more, [], [k, total], start, [scalar.add(k, one), new])
+    is_first = scalar.logical_and(
+        scalar.compare("ge", place, scalar.size(0)), scalar.compare("ne", place, before)
+    )
+    stores: list[Stmt] = [own, Store(buffer, place, total)]
+    axes: Axes = [(p, n), *others]
+    scheduler.launch("flat", axes, [let, If(is_first, stores, [])], name, f"{note}, run by run")
     return True
 
 

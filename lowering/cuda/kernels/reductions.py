@@ -7,7 +7,7 @@ Source: Harris 2007 (reductions with warp shuffles).
 from fnx.core import scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import affine, dependence, traversal
-from fnx.lowering.ir.expressions import ordered, replacing
+from fnx.lowering.ir.expressions import depends_on, ordered, replacing
 from fnx.lowering.ir.kernel import Buffer, Eval, Let, Loop, LoopKind, Stmt, Store
 from fnx.lowering.ir.number_formats import itemsize
 
@@ -37,7 +37,7 @@ def scheduled(scheduler: Scheduling, axes: Axes, body: list[Stmt], name: str, no
     elif any(_by_threads(x, scheduler, limits.threads) is None for x in loops):
         return False
     count, terms = _count(axes), max(independence.extent(x) for x in loops)
-    by_columns = bool(axes) and not any(_is_along(x.index, x) for x in loops)
+    by_columns = bool(axes) and not any(_is_along(x, [i for i, _ in axes]) for x in loops)
     if not _private(body) and _split(scheduler, axes, body, by_columns, name, note):
         return True
     if by_columns and count >= limits.parallel:
@@ -85,12 +85,12 @@ def _count(axes: Axes) -> int:
     return total
 
 
-def _is_along(index: Expr, loop: Loop) -> bool:
-    """Whether something is read side by side along a loop."""
-    return any(
-        e.op == "load" and e.attr.space != "private" and affine.is_along(e.args[0], index)
-        for e in [*traversal.nodes(loop.body), *_nodes(loop.yields)]
-    )
+def _is_along(loop: Loop, results: list[Expr]) -> bool:
+    """Whether something is read side by side along a loop, of what differs between results, if any does."""
+    found = [*traversal.nodes(loop.body), *_nodes(loop.yields)]
+    loads = [e for e in found if e.op == "load" and e.attr.space != "private"]
+    own = [e for e in loads if depends_on([e], results)]
+    return any(affine.is_along(e.args[0], loop.index) for e in own or loads)
 
 
 def _nodes(roots: list[Expr]) -> list[Expr]:
@@ -279,7 +279,7 @@ def _parts(limits: Limits, results: int, n: int, by_columns: bool) -> tuple[int,
     if by_columns:
         if n <= 16 * limits.strip:  # which are few rounds of loads
             return 1, n
-        count = min(limits.blocks * limits.threads // results, n // limits.strip)
+        count = min(limits.blocks * limits.threads // results, n // (4 * limits.strip))
         return count, -(-n // max(count, 1))
     if n < limits.split or results * limits.threads > limits.blocks * limits.tile[0]:
         return 1, n

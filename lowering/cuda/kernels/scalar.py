@@ -102,10 +102,14 @@ def _abs(p, e: Expr) -> str:
 
 def _extreme(p, e: Expr) -> str:
     """NaN if one is NaN; of two zeros the one whose sign counts."""
+    last = float("-inf" if e.op == "max" else "inf")
+    for x, other in (e.args, e.args[::-1]):
+        if x.op in ("const", "literal") and x.attr == last:  # with which a maximum begins
+            return p.inline(other)
     a, b = p.named(e)
     t = NUMPY[e.dtype]
     zero, beyond = (f"{a} + {b}", ">") if e.op == "max" else (f"-(-{a} + -{b})", "<")
-    zero = p.assigned(f"({t}({zero}))")
+    zero = p.assigned(f"({zero})" if e.dtype == "float64" else f"({t}({zero}))")
     rest = choice(p, f"({a} == {b}) & ({a} == {t}(0.0))", zero, b, e.dtype)
     return choice(p, f"({a} != {a}) | ({a} {beyond} {b})", a, rest, e.dtype)
 

@@ -49,6 +49,8 @@ def of_loop(limits: Limits, s: Loop, threads: int) -> Loop:
     terms = [next(a for a in e.args if a is not c) for e, c in pairs]
     each = int(s.extent.attr) // threads
     times = min(_wanted(limits, [*s.body, Eval(terms)]), _power(each))
+    if each % times and each < 4 * times:  # threads would have more or fewer
+        times = 1
     if times < 2:
         return s
     copies = _Copies(s.index, int(s.extent.attr), times)
@@ -85,18 +87,19 @@ class _Copies:
             stmts, found = _renamed(body, {self.old: place}, terms)
             loads += _loads([*stmts, Eval(found)])
             own: list[Stmt] = []
+            known: dict[Expr, Expr] = {}
             for s in stmts:
                 if isinstance(s, Store):
-                    own.append(_later(s, values))
+                    own.append(_later(s, values, known))
                 else:
                     values.append(s)
+            found = [known.get(e, e) for e in found]
             if inside is not None:
                 own = [If(inside, own, [])] if own else own
                 found = [scalar.select(inside, e, n) for e, n in zip(found, neutral, strict=True)]
             stores += own
             if found:
-                self.terms.append([scalar.var(e.dtype, "v") for e in found])
-                values.append(Let(self.terms[-1], found))
+                self.terms.append([_named(e, values, known) for e in found])
         return [Eval(loads), *values, *stores]
 
     def _place(self, number: int) -> tuple[Expr, Expr | None]:
@@ -147,9 +150,10 @@ def _loads(body: list[Stmt]) -> list[Expr]:
 def _wanted(limits: Limits, body: list[Stmt]) -> int:
     """How many elements keep enough bytes under way, of a loop that is short."""
     nbytes = sum(itemsize(e.dtype) for e in _loads(body) if e.attr.space != "shared")
-    if not nbytes or traversal.work(body) > limits.short:
+    if not nbytes:
         return 1
-    return _power(min(limits.under_way // nbytes, limits.elements))
+    most = limits.under_way // nbytes, limits.short // traversal.work(body), limits.elements
+    return _power(min(most))
 
 
 def _power(n: int) -> int:
@@ -172,12 +176,17 @@ def _renamed(
     return found, [anew(e) for e in terms]
 
 
-def _later(s: Store, values: list[Stmt]) -> Store:
+def _later(s: Store, values: list[Stmt], known: dict[Expr, Expr]) -> Store:
     """A store of what is computed before, among `values`."""
-    value = scalar.var(s.value.dtype, "v")
-    values.append(Let([value], [s.value]))
-    index = s.index
-    if reads_memory(index):
-        index = scalar.var(index.dtype, "p")
-        values.append(Let([index], [s.index]))
-    return Store(s.buffer, index, value)
+    index = _named(s.index, values, known) if reads_memory(s.index) else s.index
+    return Store(s.buffer, index, _named(s.value, values, known))
+
+
+def _named(e: Expr, values: list[Stmt], known: dict[Expr, Expr]) -> Expr:
+    """A variable for an expression, one for each."""
+    if e.op == "var":
+        return e
+    if e not in known:
+        known[e] = scalar.var(e.dtype, "v")
+        values.append(Let([known[e]], [e]))
+    return known[e]

@@ -30,7 +30,7 @@ class Limits:
     points: int = 1 << 18  # of a stencil from which on: eight tiles for each of 132 multiprocessors
     elements: int = 4  # of a thread at a time, at most: more make long code
     under_way: int = 48  # bytes of loads of a thread that hide the time of one, where it has few
-    short: int = 100  # operations of an element up to which a thread works on several
+    short: int = 130  # operations of all elements of a thread at a time, at most
     again: int = 32  # operations on scalars that all threads do rather than one before them
     parallel: int = 64  # iterations from which on a loop is a kernel: two warps
     row: int = 256  # terms of a reduction from which on the threads of a block share it

@@ -49,6 +49,8 @@ def scheduled(
         added = update.guarded(Atomic(store.buffer, store.index, update.value, op))
         scheduler.launch("flat", axes, [added], name, f"{note}, atomic", atomic=[store.buffer])
         return True
+    if loops[0].runs:
+        return ordered_updates.by_runs(scheduler, loops, update, name, note)
     if KIND[store.buffer.dtype] != "h" and _in_copies(scheduler, loops, count, update, name, note):
         return True
     return ordered_updates.by_places(scheduler, loops, update, name, note)

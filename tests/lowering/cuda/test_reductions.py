@@ -44,3 +44,11 @@ def test_scalars_of_loops_and_branches(gpu):
     )
     same(lambda x: lax.cond(x.sum() > 0, lambda v: (v * 2).sum() + v[3], lambda v: v.min(), x), x)
     assert not gpu.races
+
+
+def test_columns_are_told_from_what_is_the_same_in_each(gpu):
+    x, v = RNG.normal(size=(70, 24)), RNG.normal(size=70)
+    kinds, _ = shapes(lambda x, v: (x * v[:, None]).sum(0), x, v)
+    assert kinds == ["flat"]
+    same(lambda x, v: (x * v[:, None]).sum(0), x, v)
+    same(lambda x, v: (x * v[: x.shape[1]]).sum(1), x, v)

@@ -131,3 +131,22 @@ def test_the_same_bits_from_run_to_run(gpu):
     for size in (40, MANY):
         f = lambda i, x, n=size: jnp.zeros(n, "float32").at[i].add(x)
         np.testing.assert_array_equal(bits(f, index, x)[1], bits(f, index, x)[1])
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "complex128"])
+@pytest.mark.parametrize("shape", [(COUNT,), (COUNT, 3)])
+def test_sorted_updates_are_not_sorted_again(gpu, dtype, shape):
+    index = (
+        np.sort(RNG.integers(-3, 12, COUNT)) * 3
+    )  # negative ones, and those from 20 on, are dropped
+    x = values(shape, dtype)
+    f = lambda i, x: fnx.ops.segment_sum(x, i, 20, indices_are_sorted=True)
+    text = kernels(f, index, x)
+    assert "run by run" in text
+    assert "in their order" not in text
+    wanted = np.zeros((20, *shape[1:]), np.asarray(x).dtype)
+    inside = (index >= 0) & (index < 20)
+    np.add.at(wanted, index[inside], np.asarray(x)[inside])
+    gpu.watches = True
+    np.testing.assert_array_equal(bits(f, index, x)[0], wanted)
+    assert not gpu.races
