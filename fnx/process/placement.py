@@ -29,9 +29,6 @@ def _operate_there() -> None:
         forget()
 
 
-when_placed(_operate_there)
-
-
 def places_of(arrays: Sequence[Any]) -> tuple:
     """How arrays lie on devices; nothing if none lies on several."""
     found = tuple([getattr(x, "placed", None) for x in arrays])
@@ -160,3 +157,6 @@ def _names(fun: Callable, closed: int, args: tuple, kwargs: dict, count: int) ->
             name = names[place] if place is not None and place < len(names) else f"argument {place}"
         found.append(name + key_paths.keystr(path[2:]))
     return found if len(found) == count else [f"input {k}" for k in range(count)]
+
+
+when_placed(_operate_there)  # last: where arrays lie elsewhere already, it imports what imports this
