@@ -30,7 +30,9 @@ def build(
         refused |= aliases.items() - kept.items()
     for transform in target.passes:
         transform(builder)
-    total = buffer_assignment.plan(builder.block, builder.buffers, builder.machine)
+    total = buffer_assignment.plan(
+        builder.block, builder.buffers, builder.machine, target.runs_at_once
+    )
     program = Program(jaxpr.name or "f", inputs, outputs, builder.block, total, aliases=aliases)
     return program, builder.notes
 

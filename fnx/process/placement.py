@@ -159,4 +159,6 @@ def _names(fun: Callable, closed: int, args: tuple, kwargs: dict, count: int) ->
     return found if len(found) == count else [f"input {k}" for k in range(count)]
 
 
-when_placed(_operate_there)  # last: where arrays lie elsewhere already, it imports what imports this
+when_placed(
+    _operate_there
+)  # last: where arrays lie elsewhere already, it imports what imports this

@@ -124,7 +124,8 @@ def _intermediate(printed: Printed, device: str) -> list[bytes]:
         ends = [sum(sizes[: k + 1]) for k in range(len(sizes))]
         return [rest[end - n : end] for n, end in zip(sizes, ends, strict=True)]
     cuda, function, signature = _function(printed)
-    with _linear_time():
+    context = cuda.descriptor.cuda_target.typing_context
+    with _linear_time(), shortened.remembering(context):
         objects, _ = cuda.compile_all(
             function, signature, cc=least, output="ptx", device=False, abi="numba"
         )

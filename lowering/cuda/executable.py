@@ -20,7 +20,6 @@ from .kernels.thresholds import Limits
 
 _STORED = {d: text.removeprefix("np.") for d, text in scalar.STORED.items()} | {"bool": "uint8"}
 Places = dict[Buffer, tuple[Memory, int]]
-_KEPT = 3  # runs: results of a program in a loop lie in two places by turns
 
 
 def stored(dtype: str) -> str:
@@ -94,7 +93,7 @@ class Executable:
             for k, run in enumerate(idle):
                 if run.addresses == addresses:
                     return idle.pop(k)
-            return idle.pop(0) if len(idle) >= _KEPT else _Run(self)
+            return idle.pop(0) if len(idle) >= self.limits.kept else _Run(self)
         except IndexError:  # another thread took it
             return _Run(self)
 

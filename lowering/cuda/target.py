@@ -4,10 +4,12 @@ from typing import Any
 
 from fnx.core import recipe
 from fnx.lowering.generate.values import Value
+from fnx.lowering.ir.kernel import Loop
 from fnx.lowering.portable import PortableRoutines, PortableTarget
 from fnx.lowering.transform import loop_fusion
 
 from . import columns, libraries, sorting
+from .kernels import independence
 from .kernels.thresholds import GPU, LIMITS, Limits
 
 # Functions of SciPy's for which a GPU has no code: the host computes them.
@@ -48,6 +50,9 @@ class CudaTarget(PortableTarget):
     def __init__(self, limits: Limits = LIMITS):
         super().__init__()
         self.limits = limits
+
+    def runs_at_once(self, loop: Loop) -> bool:
+        return independence.may_be_dealt(loop)
 
     def math(self, name: str, dtype: str) -> bool:
         return name not in _HOST

@@ -81,6 +81,10 @@ class Target:
     # by its readers: a choice takes no time where threads wait for memory. Else each piece has a nest.
     chooses_pieces: bool = False
 
+    def runs_at_once(self, loop: Loop) -> bool:
+        """Whether the iterations of a loop are dealt out, so that none waits for those before it."""
+        return loop.kind.parallel
+
     # --- values
 
     def is_small(self, shape: Shape) -> bool:

@@ -14,6 +14,8 @@ Pays when: always.
 Costs: time that grows with the square of the number of buffers; the lines between large buffers.
 """
 
+from collections.abc import Callable
+
 from fnx.core import policy
 from fnx.core.backend import PORTABLE, Machine
 from fnx.lowering.ir import traversal
@@ -24,9 +26,17 @@ from fnx.lowering.ir.number_formats import itemsize
 ALIGN = 64
 
 
-def plan(body: list[Stmt], buffers: list[Buffer], machine: Machine = PORTABLE) -> int:
-    """Give each workspace buffer its place; the bytes of the workspace."""
-    lives = _lifetimes(body)
+def plan(
+    body: list[Stmt],
+    buffers: list[Buffer],
+    machine: Machine = PORTABLE,
+    at_once: Callable[[Loop], bool] = lambda loop: False,
+) -> int:
+    """Give each workspace buffer its place; the bytes of the workspace.
+
+    `at_once` says of a loop whether its iterations run at the same time, each at a pace of its own.
+    """
+    lives = _lifetimes(body, at_once)
     placed: list[tuple[int, int, int, int]] = []  # offset, bytes, first, last
     total = 0
     order = [b for b in buffers if b.space == "global" and b in lives]
@@ -52,14 +62,16 @@ def _apart(size: int, machine: Machine) -> int:
     return size + machine.stagger if near and size >= policy.STAGGERED_WAYS * machine.way else size
 
 
-def _lifetimes(body: list[Stmt]) -> dict[Buffer, tuple[int, int]]:
+def _lifetimes(body: list[Stmt], at_once: Callable[[Loop], bool]) -> dict[Buffer, tuple[int, int]]:
     """First and last statement, in program order, that touch each buffer.
 
     A buffer that is known only inside a loop lives within an iteration, since its first touch there
-    writes it. One that is also known before or after the loop lives through all of it.
+    writes it. One that is also known before or after the loop lives through all of it, and so does each
+    where iterations run at once: some may have left a buffer while others still read it.
     """
     lives: dict[Buffer, tuple[int, int]] = {}
     loops: list[tuple[int, int]] = []  # inner ones before those around them
+    together: list[tuple[int, int]] = []  # loops whose iterations run at once
     clock = 0
 
     def touch(found: set[Buffer]) -> None:
@@ -67,20 +79,27 @@ def _lifetimes(body: list[Stmt]) -> dict[Buffer, tuple[int, int]]:
             first, _ = lives.get(b, (clock, clock))
             lives[b] = (first, clock)
 
-    def visit(stmts: list[Stmt]) -> None:
+    def visit(stmts: list[Stmt], is_inside: bool = False) -> None:
         nonlocal clock
         for s in stmts:
             clock += 1
             start = clock
             touch(touched(s))
+            is_together = not is_inside and isinstance(s, Loop) and at_once(s)
             for block in traversal.blocks(s):
-                visit(block)
+                visit(block, is_inside or is_together)
             clock += 1
             touch(touched(s))
+            if is_together:
+                together.append((start, clock))
             if isinstance(s, (Loop, While)):
                 loops.append((start, clock))
 
     visit(body)
+    for start, end in together:
+        for b, (first, last) in lives.items():
+            if start <= first and last <= end:
+                lives[b] = (start, end)
     for start, end in loops:
         for b, (first, last) in lives.items():
             if first < start <= last <= end or start <= first <= end < last:

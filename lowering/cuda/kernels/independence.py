@@ -19,6 +19,7 @@ from fnx.lowering.ir.kernel import (
     Copy,
     Fill,
     Loop,
+    LoopKind,
     Stmt,
     Store,
     Transpose,
@@ -65,6 +66,16 @@ def parallel(loops: Sequence[Loop], body: list[Stmt], halves: Halves) -> list[Lo
         return []
     accesses = _Accesses(body)
     return [x for x in loops if accesses.independent(x, loops, halves)]
+
+
+def may_be_dealt(s: Loop) -> bool:
+    """Whether a nest may become a kernel whose threads have iterations of their own."""
+    if calls([s]):
+        return False
+    if s.kind is LoopKind.GRID_BLOCK or s.extent.op not in _NUMBERS:
+        return True
+    loops, body = chain(s)
+    return any(x.kind.vectorized for x in loops) or bool(parallel(loops, body, {}))
 
 
 class _Accesses:

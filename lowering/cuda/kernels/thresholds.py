@@ -53,6 +53,9 @@ class Limits:
     sort_items: int = (
         9  # elements of a thread in a tile that a block sorts: 36 KiB of float64, twice
     )
+    kept: int = (
+        3  # calls whose launches are kept: results of a loop's program lie in two places by turns
+    )
     graph: int = 1 << 10  # launches of a graph, at most: a launch in it takes a microsecond less
     ahead: int = 16  # rounds, or launches of branches, before the host asks whether they are wanted
     rounds: int = 4  # of a loop from which on recording its launches pays

@@ -136,7 +136,7 @@ def test_kernels_take_the_words_that_launches_give():
     from cuda.core import LaunchConfig
 
     from fnx.lowering.cuda import device_code
-    from fnx.lowering.cuda.gpu_driver import words
+    from fnx.lowering.cuda.launches import words
 
     f = lambda i, x: jnp.zeros(5000, "int64").at[i].add(x)
     made = kernels(f, np.arange(300), np.arange(300))
