@@ -129,6 +129,10 @@ class _Sampler(Primitive):
             )
         return (ShapedArray(p.shape, self.out_dtype(p.dtype)),)
 
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        """Counts are steps of their parameters, so their tangents are zero; others have a rule."""
+        return self.apply(*primals), (None,)
+
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         moved = [
             broadcast_axis(x, size, 0) if k is None else move_axis(x, k, 0)
