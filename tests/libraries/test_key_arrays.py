@@ -62,7 +62,8 @@ def test_what_else_arrays_of_keys_do():
     assert [k.shape for k in jnp.split(keys, 3)] == [(1, 4)] * 3
     assert (keys == keys[0]).tolist() == [[True] * 4] + [[False] * 4] * 2
     assert not np.any(keys != keys)
-    assert jnp.isfinite(keys).all() and not (jnp.isnan(keys) | jnp.isinf(keys)).any()
+    assert jnp.isfinite(keys).all()
+    assert not (jnp.isnan(keys) | jnp.isinf(keys)).any()
     assert (keys.nbytes, keys.itemsize, keys.T.shape) == (96, 8, (4, 3))
     assert jnp.issubdtype(keys.dtype, fnx.dtypes.prng_key)
     assert random.permutation(random.key(1), keys).shape == (3, 4)
