@@ -380,3 +380,13 @@ def test_counts_do_not_move_with_their_parameters(wrap):
 
 def test_student_numbers_have_the_shape_of_their_parameter():
     assert random.t(KEY, jnp.ones(3)).shape == (3,)
+
+
+def test_counts_of_many_keys_are_those_that_each_key_draws():
+    keys, rates = random.split(KEY, 4), jnp.linspace(0.0, 40.0, 24).reshape(4, 2, 3)
+    for draw in (
+        lambda key, rate: random.poisson(key, rate),
+        lambda key, rate: random.binomial(key, 200.0, rate / 41),
+    ):
+        each = np.stack([draw(key, rate) for key, rate in zip(keys, rates, strict=True)])
+        assert_array_equal(fnx.vmap(draw)(keys, rates), each)
