@@ -385,7 +385,7 @@ def test_student_numbers_have_the_shape_of_their_parameter():
 def test_counts_of_many_keys_are_those_that_each_key_draws():
     keys, rates = random.split(KEY, 4), jnp.linspace(0.0, 40.0, 24).reshape(4, 2, 3)
     for draw in (
-        lambda key, rate: random.poisson(key, rate),
+        random.poisson,
         lambda key, rate: random.binomial(key, 200.0, rate / 41),
     ):
         each = np.stack([draw(key, rate) for key, rate in zip(keys, rates, strict=True)])
