@@ -136,7 +136,9 @@ def f(
     return div(div(_chisquare_of(above, dfnum), dfnum), div(_chisquare_of(below, dfden), dfden))
 
 
-def t(key: Any, df: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+def t(
+    key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Array:
     """Student's t numbers of df degrees of freedom.
 
     >>> fnx.random.t(fnx.random.key(0), 5.0, (2, 3)).shape

@@ -30,6 +30,7 @@ _XLA = {
 }
 _LAST_BIT = "asks that numbers drawn inside and outside of jit are equal to their last bit"
 _MADE_OF = "asks for the very primitives that JAX's functions are made of"
+_EPSILONS = "asks that numbers that two ways give, or that are zero, differ by less than 1e-15"
 _SUITES = (
     Suite(
         "equinox",
@@ -94,11 +95,42 @@ _SUITES = (
         ("dm-tree",),
         files="*_test.py",
         uncounted=_XLA,
-        known={"test_prng_sequence": _LAST_BIT},
+        known={
+            "test_prng_sequence": _LAST_BIT,
+            "test_custom_key": "`jax.extend.random`, keys of users' own generators, is not there",
+            "test_rank_promotion_exception": "asks for the words of JAX's error",
+        },
     ),
-    Suite("distrax", f"{_DEEPMIND}/distrax", ("distrax",), ("tfp-nightly",), files="*_test.py"),
-    Suite("jaxopt", "https://github.com/google/jaxopt", needs=("scikit-learn",), files="*_test.py"),
-    Suite("blackjax", "https://github.com/blackjax-devs/blackjax", needs=("chex",)),
+    Suite(
+        "distrax",
+        f"{_DEEPMIND}/distrax",
+        ("distrax",),
+        ("tfp-nightly",),
+        files="*_test.py",
+        known={
+            "test_von_mises_sample_uniform_ks_test": "draws with `jax_threefry_partitionable` off, "
+            "which fnx does not have: other numbers, of which one set in twenty fails",
+        },
+    ),
+    Suite(
+        "jaxopt",
+        "https://github.com/google/jaxopt",
+        needs=("scikit-learn",),
+        files="*_test.py",
+        known={
+            "eq_qp_test.equalityconstrainedqptest.test_projection_hyperplane": _EPSILONS,
+            "test_handling_pytrees": _EPSILONS,
+        },
+    ),
+    Suite(
+        "blackjax",
+        "https://github.com/blackjax-devs/blackjax",
+        needs=("chex",),
+        known={
+            "test_posterior_matches_ncp_nuts": "compares two chains of random numbers that depend on "
+            "the day; its authors say that it fails now and then",
+        },
+    ),
     Suite(
         "numpyro",
         "https://github.com/pyro-ppl/numpyro",

@@ -28,6 +28,16 @@ MOVES = {
     "take": lambda ks: jnp.take(ks, jnp.array([1, 0]), axis=-1),
     "roll": lambda ks: jnp.roll(ks, 1, 0),
     "squeeze": lambda ks: jnp.squeeze(ks[:1]),
+    "nan_to_num": lambda ks: jnp.real(jnp.nan_to_num(ks)),
+    "jnp.select": lambda ks: jnp.select([jnp.eye(3, 4, dtype=bool)], [ks], ks[::-1]),
+    "choose": lambda ks: jnp.choose(jnp.array([0, 1, 1, 0]), [ks[0], ks[1]]),
+    "block": lambda ks: jnp.block([[ks], [ks[:1]]]),
+    "dstack": lambda ks: jnp.dstack(jnp.array_split(lax.collapse(ks, 0), 3)),
+    "meshgrid": lambda ks: jnp.meshgrid(ks[0], ks[:, 1])[1],
+    "put_along_axis": lambda ks: jnp.put_along_axis(
+        ks, jnp.array([[1]]), ks[:1, :1], 1, inplace=False
+    ),
+    "apply_along_axis": lambda ks: jnp.apply_along_axis(lambda row: row[2], 1, ks),
     "moveaxis": lambda ks: jnp.moveaxis(ks, 0, 1),
     "array": lambda ks: jnp.array([ks[0, 0], ks[1, 1]]),
     "set": lambda ks: ks.at[0, 1:].set(ks[2, 3]),
@@ -52,6 +62,8 @@ def test_what_else_arrays_of_keys_do():
     assert [k.shape for k in jnp.split(keys, 3)] == [(1, 4)] * 3
     assert (keys == keys[0]).tolist() == [[True] * 4] + [[False] * 4] * 2
     assert not np.any(keys != keys)
+    assert jnp.isfinite(keys).all()
+    assert not (jnp.isnan(keys) | jnp.isinf(keys)).any()
     assert (keys.nbytes, keys.itemsize, keys.T.shape) == (96, 8, (4, 3))
     assert jnp.issubdtype(keys.dtype, fnx.dtypes.prng_key)
     assert random.permutation(random.key(1), keys).shape == (3, 4)

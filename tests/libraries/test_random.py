@@ -364,3 +364,29 @@ def test_poisson_numbers_beyond_their_dtype_are_the_nearest_it_holds(dtype):
 
 def test_permutations_of_an_empty_range():
     assert random.permutation(KEY, -5).shape == random.permutation(KEY, 0).shape == (0,)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, fnx.jit], ids=["eager", "jit"])
+def test_counts_do_not_move_with_their_parameters(wrap):
+    def drawn(x):
+        counts = random.poisson(KEY, 40 * x) + random.binomial(KEY, 20.0, x)
+        return (counts + random.multinomial(KEY, 9.0, x)) @ x
+
+    x = jnp.array([0.3, 0.7])
+    expected = random.poisson(KEY, 40 * x) + random.binomial(KEY, 20.0, x)
+    expected = expected + random.multinomial(KEY, 9.0, x)
+    assert_array_equal(wrap(fnx.grad(drawn))(x), expected)
+
+
+def test_student_numbers_have_the_shape_of_their_parameter():
+    assert random.t(KEY, jnp.ones(3)).shape == (3,)
+
+
+def test_counts_of_many_keys_are_those_that_each_key_draws():
+    keys, rates = random.split(KEY, 4), jnp.linspace(0.0, 40.0, 24).reshape(4, 2, 3)
+    for draw in (
+        random.poisson,
+        lambda key, rate: random.binomial(key, 200.0, rate / 41),
+    ):
+        each = np.stack([draw(key, rate) for key, rate in zip(keys, rates, strict=True)])
+        assert_array_equal(fnx.vmap(draw)(keys, rates), each)

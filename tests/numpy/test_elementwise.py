@@ -199,6 +199,21 @@ def test_powers_by_integers_are_multiplied_out(exponent, name):
     close(jnp.asarray(X[1]) ** exponent, X[1] ** float(exponent))
 
 
+def test_numbers_in_powers_are_constants_of_the_other_dtype():
+    """As in JAX; libraries that read jaxprs tell variables from literals."""
+    x = np.ones(3, np.float32)
+    for f in (lambda x: x**3.5, lambda x: 2.5**x):
+        (equation,) = fnx.make_jaxpr(f)(x).eqns
+        assert equation.prim.name == "pow"
+
+
+def test_nan_to_num_replaces_one_after_the_other():
+    """An infinite replacement is replaced in its turn, as in JAX."""
+    x, largest = jnp.array([np.nan, np.inf, -np.inf]), np.finfo(float).max
+    close(jnp.nan_to_num(x, nan=-np.inf), [-largest, largest, -largest])
+    close(jnp.nan_to_num(x, posinf=-np.inf), [0.0, -largest, -largest])
+
+
 def test_integer_powers():
     close(I**2 + 0 * jnp.asarray(I), I**2)
     close(jnp.power(np.array([2, -3]), np.array([5, 3])), np.array([32, -27]))

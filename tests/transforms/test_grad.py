@@ -222,6 +222,19 @@ def test_check_grads_of_complex_functions():
     fnx.test_util.check_grads(lambda z: jnp.real(z * jnp.conj(z)), (z,), order=1, modes=["rev"])
 
 
+def test_checks_go_along_the_directions_that_jax_draws():
+    seen, x = [], np.arange(3.0)
+
+    def pull(*args):
+        out, back = fnx.vjp(jnp.sin, *args)
+        return out, lambda ct: (seen.append(ct), back(ct))[1]
+
+    fnx.test_util.check_vjp(jnp.sin, pull, (x,))
+    draws = np.random.RandomState(0)
+    draws.randn(3)  # the tangent; then the cotangent
+    equal(seen[0], draws.randn(3))
+
+
 NAN = np.array([1.0, np.nan, 2.0])
 
 

@@ -63,19 +63,22 @@ def key_dtype_of(impl: Any) -> KeyDType:
 
 
 MOVES = frozenset(
-    "append array asarray atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_in_dim "
-    "broadcast_to column_stack compress concat concatenate copy delete "
+    "append apply_along_axis array array_split asarray atleast_1d atleast_2d atleast_3d block "
+    "broadcast_arrays broadcast_in_dim broadcast_to choose collapse column_stack compress concat "
+    "concatenate copy delete dstack extract meshgrid put_along_axis "
     "dynamic_index_in_dim dynamic_slice dynamic_slice_in_dim dynamic_update_index_in_dim "
     "dynamic_update_slice dynamic_update_slice_in_dim empty_like expand_dims broadcast flip full full_like "
     "gather hstack index_in_dim index_take insert matrix_transpose moveaxis pad permute_dims ravel "
     "repeat reshape resize rev roll rollaxis rot90 select select_n slice slice_in_dim split squeeze "
     "stack swapaxes take take_along_axis tile transpose tril triu unstack vsplit vstack where "
-    "zeros_like".split()
+    "zeros_like "
+    "conj conjugate nan_to_num real".split()  # which leave numbers that are whole as they are
 )
 
 
-# Functions that compare, and what they make of the words of a key.
-COMPARISONS = {
+# Functions of one or two arrays that ask, and what they make of the answers for the words of a key.
+QUESTIONS = {
+    "isnan": "any", "isinf": "any", "isfinite": "all",
     "equal": "all", "eq": "all", "isclose": "all", "not_equal": "any", "ne": "any",
     "array_equal": "", "array_equiv": "", "allclose": "",
 }  # fmt: skip
@@ -146,8 +149,8 @@ def serve(module: dict[str, Any]) -> None:
     for name in CONVERSIONS & module.keys():
         module[name] = _also_leaves_keys(module[name])
         module[name].__module__ = module["__name__"]
-    for name in COMPARISONS.keys() & module.keys():
-        module[name] = _also_compares_keys(module[name], COMPARISONS[name])
+    for name in QUESTIONS.keys() & module.keys():
+        module[name] = _also_asked_of_keys(module[name], QUESTIONS[name])
         module[name].__module__ = module["__name__"]
 
 
@@ -172,8 +175,9 @@ def _also_of_keys(f: Callable) -> Callable:
 _VALUES = {
     "where": (1, 2), "select": (1, 2), "append": (0, 1), "insert": (0, 2), "dynamic_update_slice": (0, 1),
     "select_n": (1, 2, 3, 4), "pad": (0, 1), "dynamic_update_index_in_dim": (0, 1),
+    "choose": (1,), "put_along_axis": (0, 2),
 }  # fmt: skip
-_JOINS = frozenset("column_stack concat concatenate hstack stack vstack".split())
+_JOINS = frozenset("block column_stack concat concatenate dstack hstack stack vstack".split())
 
 
 def _check_values(name: str, args: tuple) -> None:
@@ -181,7 +185,8 @@ def _check_values(name: str, args: tuple) -> None:
     values = (
         args[0] if name in _JOINS else [args[k] for k in _VALUES.get(name, ()) if k < len(args)]
     )
-    others = [x for x in values if not is_keys(x)] if isinstance(values, (list, tuple)) else []
+    values = tree_flatten(values, is_leaf=is_keys)[0]
+    others = [x for x in values if not is_keys(x)]
     if others and len(others) < len(values):
         what = getattr(others[0], "dtype", type(others[0]).__name__)
         raise TypeMismatch(f"{name} of random keys and of {what}; expected keys alone")
@@ -225,15 +230,15 @@ def _also_leaves_keys(f: Callable) -> Callable:
     return either
 
 
-def _also_compares_keys(f: Callable, joined: str) -> Callable:
+def _also_asked_of_keys(f: Callable, joined: str) -> Callable:
     @wraps(f)
     def either(*args: Any, **kwargs: Any) -> Any:
         try:
             return f(*args, **kwargs)
         except TypeMismatch:
-            if len(args) < 2 or not all(map(is_keys, args[:2])):
+            if not args or not all(map(is_keys, args[:2])):
                 raise
-            found = f(args[0].words, args[1].words, *args[2:], **kwargs)
+            found = f(*[keys.words for keys in args[:2]], *args[2:], **kwargs)
             return getattr(found, joined)(axis=-1) if joined else found
 
     return either

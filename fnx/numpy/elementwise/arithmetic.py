@@ -246,6 +246,7 @@ def power(x1, x2, /):
         special = _float_exponent(x1, x2)
         if special is not None:
             return special
+    given = x1, x2  # of which Python's numbers become constants of the other's dtype
     x1, x2 = to_arrays("power", x1, x2)
     if not dtypes.is_inexact(x1.dtype) and not dtypes.is_inexact(x2.dtype):
         x, y = fit("power", promote("power", x1, x2))  # floats, of uint64 and a signed integer
@@ -255,7 +256,7 @@ def power(x1, x2, /):
             result_dtype(x1, x2)  # raises where dtypes may not differ
         kept = promote("power", x1, x2)[0] if x1.weak_type else x1
         return ops.pow_(*fit("power", [kept, x2]))
-    return ops.pow_(*fit("power", promote_inexact("power", x1, x2)))
+    return ops.pow_(*fit("power", promote_inexact("power", *given)))
 
 
 pow = power

@@ -153,6 +153,8 @@ def clip(arr=None, /, min=None, max=None, *, a=None, a_min=None, a_max=None):
 def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
     """nan becomes `nan`, infinities the largest finite numbers or what is given.
 
+    One after the other, as in JAX: an infinite `nan` becomes finite with the other infinities.
+
     >>> jnp.nan_to_num(jnp.array([1.0, jnp.nan, jnp.inf]), posinf=9.0)
     Array([1., 0., 9.], dtype=float64)
     """
@@ -167,8 +169,8 @@ def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
     high = float(info.max) if posinf is None else posinf
     low = float(info.min) if neginf is None else neginf
     out = where3(ops.ne(x, x), convert(nan, x.dtype), x)
-    out = where3(isposinf(x), convert(high, x.dtype), out)
-    return where3(isneginf(x), convert(low, x.dtype), out)
+    out = where3(isposinf(out), convert(high, x.dtype), out)
+    return where3(isneginf(out), convert(low, x.dtype), out)
 
 
 def dtypes_finfo(dtype: np.dtype) -> Any:

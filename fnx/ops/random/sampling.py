@@ -129,6 +129,10 @@ class _Sampler(Primitive):
             )
         return (ShapedArray(p.shape, self.out_dtype(p.dtype)),)
 
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        """Counts are steps of their parameters, so their tangents are zero; others have a rule."""
+        return self.apply(*primals), (None,)
+
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         moved = [
             broadcast_axis(x, size, 0) if k is None else move_axis(x, k, 0)
@@ -214,15 +218,16 @@ class RandomGamma(_Sampler):
 # --- counts ------------------------------------------------------------------------------------
 
 
-def _by_batch(sample: Callable, keys: Numbers, *parameters: Numbers) -> Numbers:
-    """sample(key, *parameters) of each key in turn."""
-    batch = keys.shape[:-1]
-    if not batch:
-        return sample(keys, *parameters)
-    count = prod(batch)
-    flat = [p.reshape(count, *p.shape[len(batch) :]) for p in parameters]
-    drawn = [sample(k, *(p[i] for p in flat)) for i, k in enumerate(keys.reshape(count, 2))]
-    return np.stack(drawn).reshape(parameters[0].shape) if drawn else np.zeros(parameters[0].shape)
+def _in_rows(sample: Callable, keys: Numbers, *parameters: Numbers) -> Numbers:
+    """sample(keys, *parameters), where each key has one axis of parameters."""
+    batch, shape = keys.shape[:-1], parameters[0].shape
+    rows = [p.reshape(*batch, prod(shape[len(batch) :])) for p in parameters]
+    return sample(keys, *rows).reshape(shape)
+
+
+def _taken(accept: Numbers, done: Numbers) -> Numbers:
+    """What is accepted in rows that have not ended: a key draws for all of its row until all are done."""
+    return accept & ~done.all(axis=-1, keepdims=True)
 
 
 @dataclass(frozen=True)
@@ -243,28 +248,28 @@ class RandomPoisson(_Sampler):
         return rejection.poisson(dtypes.NAME[self.dtype], dtype)
 
     def impl(self, keys: Numbers, rate: Numbers) -> Numbers:  # type: ignore[override]
-        return np.asarray(_by_batch(self._one, keys, rate), self.dtype)
+        return np.asarray(_in_rows(self._one, keys, rate), self.dtype)
 
-    def _one(self, key: Numbers, rate: Numbers) -> Numbers:
+    def _one(self, keys: Numbers, rate: Numbers) -> Numbers:
         few = np.isnan(rate) | (rate < 10)
         small = np.where(few, rate, 0).astype(rate.dtype)
         large = np.where(few, 1e5, rate).astype(rate.dtype)
-        many = cast(_poisson_rejection(key, large), self.dtype)
-        found = np.where(few, _poisson_knuth(key, small).astype(self.dtype), many)
+        many = cast(_poisson_rejection(keys, large), self.dtype)
+        found = np.where(few, _poisson_knuth(keys, small).astype(self.dtype), many)
         return np.where(rate == 0, 0, found)
 
 
-def _poisson_knuth(key: Numbers, rate: Numbers) -> Numbers:
+def _poisson_knuth(keys: Numbers, rate: Numbers) -> Numbers:
     count = np.zeros(rate.shape, np.int64)
     total = np.zeros(rate.shape, np.float32)
     while (total > -rate).any():
-        key, draw = _split(key, 2)
+        keys, draws = _split(keys, 2)
         count = np.where(total > -rate, count + 1, count)
-        total = total + np.log(_uniform(draw, rate.shape, np.dtype(np.float32)))
+        total = total + np.log(_uniform(draws, rate.shape[-1:], np.dtype(np.float32)))
     return count - 1
 
 
-def _poisson_rejection(key: Numbers, rate: Numbers) -> Numbers:
+def _poisson_rejection(keys: Numbers, rate: Numbers) -> Numbers:
     from scipy.special import gammaln
 
     f = rate.dtype.type
@@ -275,16 +280,16 @@ def _poisson_rejection(key: Numbers, rate: Numbers) -> Numbers:
     v_r = f(0.9277) - f(3.6224) / (b - 2)
     found, done = np.full(rate.shape, -1, rate.dtype), np.zeros(rate.shape, bool)
     while not done.all():
-        key, u_key, v_key = _split(key, 3)
-        u = _uniform(u_key, rate.shape, rate.dtype) - f(0.5)
-        v = _uniform(v_key, rate.shape, rate.dtype)
+        keys, u_keys, v_keys = _split(keys, 3)
+        u = _uniform(u_keys, rate.shape[-1:], rate.dtype) - f(0.5)
+        v = _uniform(v_keys, rate.shape[-1:], rate.dtype)
         near = f(0.5) - np.abs(u)
         k = np.floor((2 * a / near + b) * u + rate + f(0.43))
         s = np.log(v * inverse_alpha / (a / (near * near) + b))
         t = -rate + k * log_rate - gammaln(k + 1)
         surely = (near >= f(0.07)) & (v <= v_r)
         never = (k < 0) | ((near < f(0.013)) & (v > near))
-        accept = surely | (~never & (s <= t))
+        accept = _taken(surely | (~never & (s <= t)), done)
         found, done = np.where(accept, k, found), done | accept
     return found
 
@@ -303,10 +308,10 @@ class RandomBinomial(_Sampler):
         return rejection.binomial(dtype)
 
     def impl(self, keys: Numbers, n: Numbers, p: Numbers) -> Numbers:  # type: ignore[override]
-        return np.asarray(_by_batch(_binomial, keys, n, p), p.dtype)
+        return np.asarray(_in_rows(_binomial, keys, n, p), p.dtype)
 
 
-def _binomial(key: Numbers, n: Numbers, p: Numbers) -> Numbers:
+def _binomial(keys: Numbers, n: Numbers, p: Numbers) -> Numbers:
     low = p < 0.5
     q = np.where(low, p, 1 - p).astype(p.dtype)
     bad_n, bad_q = np.isnan(n) | (n < 0), np.isnan(q) | (q < 0)
@@ -314,9 +319,9 @@ def _binomial(key: Numbers, n: Numbers, p: Numbers) -> Numbers:
     q = np.where(bad_q, 0.01, q).astype(p.dtype)
     few = bad_n | (n * q <= 10)
     n = np.floor(n)
-    counted = _binomial_inversion(key, np.where(few, n, 0), q)
+    counted = _binomial_inversion(keys, np.where(few, n, 0), q)
     rejected = _binomial_rejection(
-        key, np.where(few, 1e4, n).astype(p.dtype), np.where(few, 0.5, q).astype(p.dtype)
+        keys, np.where(few, 1e4, n).astype(p.dtype), np.where(few, 0.5, q).astype(p.dtype)
     )
     found = np.where(few, counted, rejected)
     found = np.where(bad_n | bad_q, np.nan, found)
@@ -324,17 +329,17 @@ def _binomial(key: Numbers, n: Numbers, p: Numbers) -> Numbers:
     return np.where(low | bad_n | np.isnan(p) | endless, found, n - found)
 
 
-def _binomial_inversion(key: Numbers, n: Numbers, p: Numbers) -> Numbers:
+def _binomial_inversion(keys: Numbers, n: Numbers, p: Numbers) -> Numbers:
     log_q = np.log1p(-p)
     count, total = np.zeros(p.shape, p.dtype), np.zeros(p.shape, p.dtype)
     while (total <= n).any():
-        draw, key = _split(key, 2)
+        draws, keys = _split(keys, 2)
         count = np.where(total <= n, count + 1, count)
-        total = total + np.ceil(np.log(_uniform(draw, p.shape, p.dtype)) / log_q)
+        total = total + np.ceil(np.log(_uniform(draws, p.shape[-1:], p.dtype)) / log_q)
     return count - 1
 
 
-def _binomial_rejection(key: Numbers, n: Numbers, p: Numbers) -> Numbers:
+def _binomial_rejection(keys: Numbers, n: Numbers, p: Numbers) -> Numbers:
     spread = np.sqrt(n * p * (1 - p))
     b = 1.15 + 2.53 * spread
     a = -0.0873 + 0.0248 * b + 0.01 * p
@@ -342,9 +347,9 @@ def _binomial_rejection(key: Numbers, n: Numbers, p: Numbers) -> Numbers:
     alpha, m = (2.83 + 5.1 / b) * spread, np.floor((n + 1) * p)
     found, done = np.full(p.shape, -1, p.dtype), np.zeros(p.shape, bool)
     while not done.all():
-        key, u_key, v_key = _split(key, 3)
-        u = _uniform(u_key, p.shape, p.dtype) - p.dtype.type(0.5)
-        v = _uniform(v_key, p.shape, p.dtype)
+        keys, u_keys, v_keys = _split(keys, 3)
+        u = _uniform(u_keys, p.shape[-1:], p.dtype) - p.dtype.type(0.5)
+        v = _uniform(v_keys, p.shape[-1:], p.dtype)
         near = 0.5 - np.abs(u)
         k = np.floor((2 * a / near + b) * u + c)
         bound = (
@@ -355,7 +360,8 @@ def _binomial_rejection(key: Numbers, n: Numbers, p: Numbers) -> Numbers:
         )  # fmt: skip
         surely = (near >= 0.07) & (v <= v_r)
         inside = ~((k < 0) | (k > n))
-        accept = surely | (inside & (np.log(v * alpha / (a / (near * near) + b)) <= bound))
+        below = np.log(v * alpha / (a / (near * near) + b)) <= bound
+        accept = _taken(surely | (inside & below), done)
         found, done = np.where(accept, k, found), done | accept
     return found
 
