@@ -190,8 +190,10 @@ class Builder(Storage):
             waiting = (
                 isinstance(h.state, slice_update_fusion.Boxes) and not goes_on and h is not joined
             )
-            if waiting or regional and not boundary_regions.reads_along(eqn):
+            if waiting:
                 self.store(h)
+            elif regional and not boundary_regions.reads_along(eqn):
+                self.store_reusing(h)
         if joined is not None:
             slice_update_fusion.map_chain(self, eqn, recipes.fn, joined, inputs, outs[0])
         elif isinstance(recipes, tuple):
