@@ -161,11 +161,29 @@ class ValueNumbering:
     def _unnegated(self, prim: Primitive, atoms: tuple) -> tuple[Primitive, tuple]:
         """x + -y is x - y, and x - -y is x + y, bit by bit."""
         x, y = atoms
-        if (inner := self._maker_named(y, "neg")) and inner.inputs[0].aval.shape == y.aval.shape:
-            return (sub if prim.name == "add" else add), (x, inner.inputs[0])
-        if prim.name == "add" and (inner := self._maker_named(x, "neg")):
-            return sub, (y, inner.inputs[0])
+        if (other := self._negative(y)) is not None:
+            return (sub if prim.name == "add" else add), (x, other)
+        if prim.name == "add" and (other := self._negative(x)) is not None:
+            return sub, (y, other)
         return prim, atoms
+
+    def _negative(self, atom: Atom) -> Atom | None:
+        """-x if that is known without its being computed: x * -y is the negative of x * y, bit by bit."""
+        made = self.maker.get(atom) if type(atom) is Var else None
+        if made is None or made.prim.name not in ("neg", "mul", "div"):
+            return None
+        if made.prim.name == "neg":
+            return made.inputs[0] if made.inputs[0].aval.shape == atom.aval.shape else None
+        dtype = atom.aval.dtype
+        # Quotients of integers wrap around; zeros of complex numbers are differences.
+        if not dtypes.is_inexact(dtype) or dtypes.is_complex(dtype):
+            return None
+        for k, inner in enumerate([self._maker_named(a, "neg") for a in made.inputs]):
+            if inner is not None:
+                factors = (*made.inputs[:k], inner.inputs[0], *made.inputs[k + 1 :])
+                product = Eqn(made.prim, factors, [Var(atom.aval)], made.source)
+                return self.equation(product, factors)[0]
+        return None
 
     def _unbroadcast(self, atoms: tuple) -> tuple:
         shape = next((a.aval.shape for a in atoms if a.aval.shape), ())
@@ -238,8 +256,8 @@ class ValueNumbering:
         elif isinstance(prim, (Sum, Reduction)) and (inner := self._made_by(atoms[0], Broadcast)):
             # Nothing is summed, and nothing is repeated: axes of size 1 come and go.
             return inner.inputs[0] if inner.inputs[0].aval.size == atoms[0].aval.size else None
-        elif name == "neg" and (inner := self._maker_named(atoms[0], "neg")):
-            return inner.inputs[0]
+        elif name == "neg":
+            return self._negative(atoms[0])
         elif name == "integer_pow" and getattr(prim, "y", 0) == 1:
             return atoms[0]
         elif name == "select_n" and all(a is atoms[1] for a in atoms[2:]):

@@ -193,7 +193,7 @@ class Builder(Storage):
             if waiting:
                 slice_update_fusion.settle(self, h)
             elif regional and not boundary_regions.reads_along(eqn):
-                self.store(h)
+                self.store_reusing(h)
         if joined is not None:
             slice_update_fusion.map_chain(self, eqn, recipes.fn, joined, inputs, outs[0])
         elif isinstance(recipes, tuple):

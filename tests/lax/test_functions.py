@@ -337,6 +337,14 @@ def test_cumulative_functions_of_complex_numbers(run, name, fold, reverse):
     np.testing.assert_allclose(total, np.ones_like(z), rtol=1e-12)
 
 
+def test_cumlogsumexp_of_infinities_has_slopes():
+    """Each result has the derivatives of logsumexp of the elements up to it, also beside log(0)."""
+    total = fnx.grad(lambda x: lax.cumlogsumexp(x).sum())
+    inf = np.inf
+    for x, expected in (([-inf, 1.0], [1, 1]), ([1.0, -inf], [2, 0]), ([inf, 1.0], [2, 0])):
+        assert total(np.array(x)).tolist() == expected
+
+
 def test_operands_of_two_dtypes_are_refused():
     x, at = jnp.ones(3), jnp.array([[0]])
     one = lax.ScatterDimensionNumbers((), (0,), (0,))

@@ -347,6 +347,12 @@ def test_edges_of_entropies_and_combinations():
     assert fnx.scipy.stats.sem(np.ones((3, 4)), axis=None, keepdims=True).shape == (1, 1)
 
 
+def test_a_rising_factorial_of_no_factors_has_a_slope():
+    slope = fnx.grad(fnx.scipy.special.poch, 1)
+    check(slope(0.9, 0.0), scipy.special.digamma(0.9))
+    assert float(fnx.scipy.special.poch(-2.0, 0.0)) == 1.0
+
+
 def test_krylov_solvers_take_what_multiplies():
     class Twice:
         def __matmul__(self, x):

@@ -145,6 +145,10 @@ def test_common_divisors_are_loops():
         same(fnx.jit(fn)(a, b), np_fn(a, b))
         same(fnx.jit(fnx.vmap(fn, in_axes=(0, None)))(a, b), np_fn(a, b))
         assert int(fnx.jit(fn)(12, 18)) == np_fn(12, 18)
+    least = np.array([-128, 5, 0], "int8")  # which has no magnitude of its dtype
+    for x, y in ((least, least[::-1]), (least[1:], least[:1])):
+        same(jnp.gcd(x, y), np.gcd(x, y))
+        same(fnx.jit(jnp.gcd)(x, y), np.gcd(x, y))
     assert "while" in fnx.jit(jnp.gcd).lower(a, b).as_text("jaxpr")
 
 

@@ -214,6 +214,17 @@ def test_nan_to_num_replaces_one_after_the_other():
     close(jnp.nan_to_num(x, posinf=-np.inf), [0.0, -largest, -largest])
 
 
+@pytest.mark.parametrize("kind", ["uint8", "int32", "float32"])
+@pytest.mark.parametrize("known", [np.int64(2), np.array(2), jnp.asarray(2, "int16"), True])
+def test_known_integers_as_exponents_keep_the_dtype(kind, known):
+    x = jnp.array([3, 4], kind)
+    for f in (lambda x: x**known, lambda x: jnp.power(x, known)):
+        for found in (f(x), fnx.jit(f)(x)):
+            close(found, np.array([3, 4], kind) ** int(known))
+    wider = jnp.result_type(x.dtype, np.asarray(known).dtype)
+    assert fnx.jit(jnp.power)(x, jnp.asarray(known)).dtype == wider  # not known
+
+
 def test_integer_powers():
     close(I**2 + 0 * jnp.asarray(I), I**2)
     close(jnp.power(np.array([2, -3]), np.array([5, 3])), np.array([32, -27]))

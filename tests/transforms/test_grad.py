@@ -107,6 +107,19 @@ def test_holomorphic_and_complex_derivatives():
     assert pull(1.0 + 0.0j)[0].dtype == np.float64
 
 
+def test_the_slope_of_a_magnitude_is_a_factor():
+    """One of both signs at 0, and one choice in the transpose, not two and a difference."""
+    x = np.array([-2.0, -0.0, 0.0, 3.0])
+    pull = lambda x, ct: fnx.vjp(jnp.abs, x)[1](ct)[0]
+    assert pull(x, x).tolist() == [2.0, 0.0, 0.0, 3.0]
+    assert fnx.grad(lambda x: jnp.abs(x).sum())(x).tolist() == [-1.0, 1.0, 1.0, 1.0]
+    made = [e.prim.name for e in fnx.make_jaxpr(pull)(x, x).eqns]
+    assert made.count("select_n") == made.count("mul") == 1
+    assert fnx.jvp(jnp.abs, (0.5,), (1.0,))[1].weak_type
+    assert fnx.grad(jnp.abs)(0.5).weak_type
+    assert not fnx.grad(jnp.abs)(np.float32(0.5)).weak_type
+
+
 def test_vjp_and_jvp_agree_with_linearize_and_linear_transpose():
     f = lambda x, y: {"a": jnp.sin(x) * y, "b": jnp.sum(x)}
     x, y = jnp.arange(3.0), jnp.asarray(2.0)

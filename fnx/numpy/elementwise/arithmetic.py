@@ -234,15 +234,16 @@ def float_power(x, y, /):
 
 
 def power(x1, x2, /):
-    """x1 ** x2; a Python integer as exponent is multiplied out.
+    """x1 ** x2; one integer that is known as exponent is multiplied out, and x1 keeps its dtype.
 
     >>> jnp.power(2.0, 3)
     Array(8., dtype=float64, weak_type=True)
+    >>> jnp.power(jnp.array([3], "int8"), jnp.asarray(2, "int64"))
+    Array([9], dtype=int8)
     """
-    kind = type(x2)
-    if kind is int or (isinstance(x2, np.integer) and not isinstance(x2, np.bool_)):
-        return _integer_power(to_array(x1, "power"), int(x2), x2)
-    if kind is float:
+    if _is_known_integer(x2):
+        return _integer_power(to_array(x1, "power"), int(x2))
+    if type(x2) is float:
         special = _float_exponent(x1, x2)
         if special is not None:
             return special
@@ -252,8 +253,7 @@ def power(x1, x2, /):
         x, y = fit("power", promote("power", x1, x2))  # floats, of uint64 and a signed integer
         return ops.pow_(x, y) if dtypes.is_inexact(x.dtype) else _int_int_power(x, y)
     if dtypes.is_inexact(x1.dtype) and dtypes.is_integer(x2.dtype):
-        if type(x2) is not ConcreteArray or x2.ndim:
-            result_dtype(x1, x2)  # raises where dtypes may not differ
+        result_dtype(x1, x2)  # raises where dtypes may not differ
         kept = promote("power", x1, x2)[0] if x1.weak_type else x1
         return ops.pow_(*fit("power", [kept, x2]))
     return ops.pow_(*fit("power", promote_inexact("power", *given)))
@@ -262,9 +262,13 @@ def power(x1, x2, /):
 pow = power
 
 
-def _integer_power(x: Array, n: int, given: Any) -> Array:
-    if type(given) is not int:
-        x = promote("power", x, given)[0]
+def _is_known_integer(x: Any) -> bool:
+    if isinstance(x, (int, np.integer)):
+        return True
+    return type(x) in (ConcreteArray, np.ndarray) and x.ndim == 0 and dtypes.is_integer(x.dtype)
+
+
+def _integer_power(x: Array, n: int) -> Array:
     if x.dtype == dtypes.bool_:
         x = convert(x, dtypes.int32)
     if n < 0 and not dtypes.is_inexact(x.dtype):
@@ -284,7 +288,7 @@ def _float_exponent(x: Any, n: float) -> Array | None:
         return None
     if n == 0.5:
         return ops.sqrt(x)
-    return ops.rsqrt(x) if n == -0.5 else _integer_power(x, int(n), int(n))
+    return ops.rsqrt(x) if n == -0.5 else _integer_power(x, int(n))
 
 
 def _int_int_power(x: Array, y: Array) -> Array:

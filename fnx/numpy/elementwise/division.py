@@ -122,6 +122,11 @@ def divmod(x1, x2, /):
     return floor_divide(x, y), remainder(x, y)
 
 
+def _magnitude(x: Array) -> Array:
+    """That of the least integer of a dtype is itself, and so are remainders by it negative."""
+    return ops.abs_(x) if x.dtype.kind == "i" else x
+
+
 def gcd(x1, x2):
     """The greatest common divisor.
 
@@ -132,8 +137,7 @@ def gcd(x1, x2):
     """
     x, y = fit("gcd", promote("gcd", x1, x2))
     _need_integers("gcd", x)
-    x, y = ops.abs_(x) if x.dtype.kind == "i" else x, ops.abs_(y) if y.dtype.kind == "i" else y
-    x, y = broadcast_arrays("gcd", [x, y])
+    x, y = broadcast_arrays("gcd", [_magnitude(x), _magnitude(y)])
 
     def step(pair: tuple) -> tuple:  # of Euclid's algorithm
         x, y = pair
@@ -143,11 +147,11 @@ def gcd(x1, x2):
     if not (isinstance(x, Tracer) or isinstance(y, Tracer)) and eager():
         while y._value.any():  # type: ignore[attr-defined]
             x, y = step((x, y))
-        return beside_constants(x)
+        return beside_constants(_magnitude(x))
     left = lambda pair: ReduceOr(tuple(range(y.ndim)))(ops.ne(pair[1], zero(pair[1])))
     if not y.ndim:
         left = lambda pair: ops.ne(pair[1], zero(pair[1]))
-    return beside_constants(transformation("while_loop")(left, step, (x, y))[0])
+    return beside_constants(_magnitude(transformation("while_loop")(left, step, (x, y))[0]))
 
 
 def lcm(x1, x2):

@@ -70,10 +70,14 @@ def _start(kind: str, dtype: str) -> int | float:
     return int(info.max if sign > 0 else info.min)
 
 
+def _gap(a: Array, b: Array) -> Array:
+    """a - b, and 0 between equal infinities."""
+    return select(eq(a, b), scalar(0, a.dtype), sub(a, b))
+
+
 def _log_add_exp(a: Array, b: Array) -> Array:
     high, low = max_(a, b), min_(a, b)
-    gap = select(eq(high, low), scalar(0, a.dtype), sub(low, high))
-    return add(high, log1p(exp(gap)))
+    return add(high, log1p(exp(_gap(low, high))))
 
 
 _COMBINE = {
@@ -146,8 +150,8 @@ class Cumulative(Primitive):
             return x, before
         if self.name == "cumlogsumexp":
             first = shift(full(x.shape, True, dtypes.bool_), self.axis, self.reverse, False)
-            keep = select(first, exp(sub(before, out)), scalar(0, x.dtype))
-            return keep, exp(sub(x, out))
+            share = lambda part: exp(_gap(part, out))
+            return select(first, share(before), scalar(0, x.dtype)), share(x)
         better = gt if self.name == "cummax" else lt
         first = shift(full(x.shape, True, dtypes.bool_), self.axis, self.reverse, False)
         one, half, none = (scalar(v, x.dtype) for v in (1, 0.5, 0))

@@ -252,7 +252,9 @@ def poch(z, m):
     """
     z, m = promote_inexact("poch", z, m)
     sign = gammasgn(z) * gammasgn(z + m)
-    return u.where3(m == 0, 1.0, sign * u.exp(prims.lgamma(z + m) - prims.lgamma(z)))
+    ratio = sign * u.exp(prims.lgamma(z + m) - prims.lgamma(z))
+    at_pole = u.logical_and(z <= 0, z == u.floor(z))
+    return u.where3(u.logical_and(m == 0, at_pole), 1.0, ratio)
 
 
 def bernoulli(n):

@@ -48,6 +48,7 @@ def _load(code: Emitter, e: Expr) -> Operand:
 
 
 _NUMBERS = ("const", "literal")
+_POSITIVE = ("abs", "square", "exp")  # what they give is never -0.0
 
 
 # --- instructions ------------------------------------------------------------------------------
@@ -155,7 +156,8 @@ def _call(name: str, extra: str = "") -> Callable[[str], Printer]:
                 cache[n] = f"declare {t} {full}({types})"
             code.module.declare(full, cache[n])
             operands = ", ".join([f"{t} {code.memo[a]}" for a in e.args])
-            flags = "nsz " if e.attr == "either zero" else ""
+            positive = name == "maximum" and all([a.op in _POSITIVE for a in e.args])
+            flags = "nsz " if e.attr == "either zero" or positive else ""
             return code.op(f"call {flags}{t} {full}({operands}{extra})")
 
         return emit

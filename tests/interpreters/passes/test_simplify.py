@@ -368,6 +368,20 @@ def test_sums_made_of_updates_are_numbered_again():
     assert names(f, arr(20)) == ["mul", "slice", "slice", "concatenate", "sub"]
 
 
+def test_signs_of_factors_wander_into_sums():
+    """-x * y is -(x * y), and so are quotients, of floats alone: others wrap around, or have two parts."""
+    for f in (lambda x, y: [x - y * -x], lambda x, y: [x + -x * y], lambda x, y: [-(-x * y)]):
+        assert "neg" not in names(f, arr(20), arr(20))
+    assert names(lambda x, y: [y + -x / y], arr(20), arr(20)) == ["div", "sub"]
+    for dtype in ("int8", "uint8", "complex128", "float64"):
+        x = np.array([-128, 3, 0, 5]).astype(dtype)
+        y = np.array([2, 3, 7, -3]).astype(dtype)
+        f = lambda x, y: (-x * y, div(-x, y), div(x, -y))
+        for found, wanted in zip(fnx.jit(f)(x, y), f(as_array(x), as_array(y)), strict=True):
+            np.testing.assert_array_equal(np.asarray(found), np.asarray(wanted))
+            assert (np.signbit(np.real(found)) == np.signbit(np.real(wanted))).all()
+
+
 @pytest.mark.parametrize("seed", range(24))
 def test_slices_of_sums_are_sums_of_slices(seed):
     """Whole numbers: however they are added up, sums are the same."""

@@ -214,5 +214,22 @@ def test_no_step_of_a_simulation_copies_a_field(step, monkeypatch):
     agree(g, arguments, "float64")
 
 
+def test_a_cotangent_whose_ends_are_added_to_is_updated_in_place():
+    """Of joined ends: what is added for them makes no copy of the field."""
+
+    def step(u, _):
+        p = jnp.concatenate([u[-1:], u, u[:1]])
+        faster = jnp.maximum(jnp.abs(p[1:]), jnp.abs(p[:-1]))
+        energy = 0.5 * p**2
+        flux = 0.5 * (energy[1:] + energy[:-1]) - 0.5 * faster * (p[1:] - p[:-1])
+        return u - 0.2 * (flux[1:] - flux[:-1]), None
+
+    g = fnx.grad(lambda u: jnp.sum(lax.scan(step, u, None, length=5)[0] ** 2))
+    u = np.sin(np.arange(300.0))
+    loops = [s for s in traversal.statements(program(g, u).body) if isinstance(s, Loop)]
+    assert not any(isinstance(s, Copy) for loop in loops for s in loop.body)
+    agree(g, [u], "float64")
+
+
 def _has_loops(loop):
     return any(isinstance(s, Loop) for s in loop.body)

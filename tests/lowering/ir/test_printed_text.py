@@ -47,6 +47,17 @@ def test_reductions_alone_may_be_reordered():
     assert "ninf" not in text
 
 
+@pytest.mark.parametrize("signs", [False, True])
+def test_which_zero_is_larger_does_not_matter_among_magnitudes(signs):
+    x, y = arguments(("x", F8, 40), ("y", F8, 40))
+    i = var("int64", "i")
+    parts = load(x, i, F8), load(y, i, F8)
+    larger = apply("max", *(parts if signs else [apply("abs", p) for p in parts]))
+    make = kernel.Loop(i, size(40), [Store(y, i, larger)])
+    text = module_printer.emit(Program("test", [x], [y], [Nest("largest", [make])])).text
+    assert ("call nsz double @llvm.maximum" in text) is not signs
+
+
 def test_long_chains_do_not_recurse():
     x, y = arguments(("x", F8, 40), ("y", F8, 40))
     i = var("int64", "i")
