@@ -114,9 +114,9 @@ _WORD = scalar.const(32, "uint64")
 THREEFRY = scalar.Function("threefry2x32", ("uint32",) * 4, _encrypted, 110)
 
 
-def encrypt_by_call(*operands: Expr) -> tuple[Expr, Expr]:
+def encrypt_by_call(k0: Expr, k1: Expr, x0: Expr, x1: Expr) -> tuple[Expr, Expr]:
     """As `encrypt_exprs`, for a few blocks: their code is a call."""
-    both = THREEFRY("uint64", *operands)
+    both = THREEFRY("uint64", k0, k1, x0, x1)
     high = scalar.apply("shift_right_logical", both, _WORD)
     return scalar.cast(both, "uint32"), scalar.cast(high, "uint32")
 
