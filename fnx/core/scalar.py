@@ -17,6 +17,7 @@ Conventions:
 
 import math
 import operator
+from collections.abc import Callable
 from typing import Any
 
 from fnx.core.dtypes import COMPUTED
@@ -325,6 +326,23 @@ def special(name: str, *args: Expr, part: int = 0) -> Expr:
         wide = special(name, *[cast(a, "float32") for a in args], part=part)
         return cast(wide, dtype)
     return node("special", dtype, args, (name, part))
+
+
+class Function:
+    """A long formula that code without vectors contains once, however often it is called.
+
+    `build` makes its expression of operands of `dtypes`; `work` is the number of its operations.
+    """
+
+    def __init__(self, name: str, dtypes: tuple[str, ...], build: Callable[..., Expr], work: int):
+        self.name, self.dtypes, self.build, self.work = name, dtypes, build, work
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __call__(self, dtype: str, *args: Expr) -> Expr:
+        """Its value, of a dtype, for operands."""
+        return node("call", dtype, args, self)
 
 
 def extremum(op: str, a: Expr, b: Expr) -> Expr:

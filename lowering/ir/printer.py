@@ -64,7 +64,7 @@ class _Names:
             return f"{e.attr[0]}({', '.join(args)})" + (f"[{e.attr[1]}]" if e.attr[1] else "")
         if e.op == "integer_pow":
             return f"{args[0]}**{e.attr}"
-        return f"{e.op}({', '.join(args)})"
+        return f"{e.attr if e.op == 'call' else e.op}({', '.join(args)})"
 
 
 def _number(e: Expr) -> str:

@@ -225,6 +225,8 @@ def _expression_work(roots: Iterable[Expr], seen: set[Expr]) -> int:
             continue
         seen.add(e)
         if e.op not in _CHEAP:
-            total += 1 if e.op in _SIMPLE else _COSTS.get(e.op, 20)
+            total += (
+                1 if e.op in _SIMPLE else e.attr.work if e.op == "call" else _COSTS.get(e.op, 20)
+            )
         stack.extend(e.args)
     return total

@@ -15,7 +15,7 @@ from .number_formats import KIND, PART, itemsize
 _COMPARISONS = frozenset("eq ne lt le gt ge".split())
 _LEAVES = frozenset("const size literal var".split())
 _KNOWN = scalar.UNARY | scalar.BINARY | scalar.TERNARY | _LEAVES
-_KNOWN |= {"load", "select", "cast", "bitcast", "special"}
+_KNOWN |= {"load", "select", "cast", "bitcast", "special", "call"}
 _BITWISE = frozenset({"and", "or", "xor", "not"})
 _INTEGER = frozenset(
     "shift_left shift_right_arithmetic shift_right_logical population_count clz".split()
@@ -305,6 +305,9 @@ def _type_problem(e: Expr) -> str | None:
         return f"there is no operation {op!r}"
     if e.dtype not in KIND:
         return f"there is no dtype {e.dtype!r}"
+    if op == "call":
+        wanted = list(e.attr.dtypes)
+        return None if dtypes == wanted else f"operands of {dtypes}, expected {wanted}"
     count = _arity(op)
     if len(args) != count and not (op == "special" and args):
         return f"{len(args)} operands, expected {count}"

@@ -166,7 +166,7 @@ def _widened(e: Expr) -> Expr:
 @lru_cache(maxsize=4096)
 def is_derived(op: str, dtype: str) -> bool:
     """Whether `derived` can rewrite it."""
-    if op == "nextafter" or dtype in WIDE:
+    if op in ("nextafter", "call") or dtype in WIDE:
         return True
     if dtype.startswith("complex"):
         return op in complex_arithmetic.DERIVED or op in ("integer_pow", "cast")
@@ -177,6 +177,8 @@ def derived(e: Expr) -> Expr:
     """An equal expression of simpler operations."""
     if e.op == "cast":
         return _cast(e.args[0], e.dtype)
+    if e.op == "call":
+        return e.attr.build(*e.args)
     dtype = e.args[0].dtype
     if e.op == "integer_pow":  # of 16 bits too each product is rounded, as elsewhere
         return power(e.args[0], e.attr)

@@ -1,6 +1,7 @@
 """Programs are built in time proportional to their size: what is shared is walked once."""
 
 import itertools
+import re
 import sys
 
 import numpy as np
@@ -127,3 +128,19 @@ def test_building_a_program_twice_as_long_takes_no_more_than_its_share(program, 
 
     calls(10)
     assert calls(2 * n) < most * calls(n)
+
+
+def test_few_random_blocks_are_calls_of_one_function_and_loops_contain_its_operations():
+    def f(key):
+        keys = fnx.random.split(key, 3)
+        return [fnx.random.uniform(k) for k in keys], fnx.random.normal(keys[0], (1000,))
+
+    text = fnx.jit(f).lower(fnx.random.key(0)).as_text("llvm")
+    assert len(re.findall(r"^define .*@fnx\.threefry", text, re.MULTILINE)) == 1
+    assert text.count(" call preserve_allcc i64 @fnx.threefry") == 6
+    assert (
+        0 < text.count(" xor i32") < 100
+    )  # twice: in that function, and in the loop over elements
+    found, expected = fnx.jit(f)(fnx.random.key(1)), f(fnx.random.key(1))
+    for a, b in zip(fnx.tree.leaves(found), fnx.tree.leaves(expected), strict=True):
+        np.testing.assert_array_equal(a, b)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fnx.core import scalar
+from fnx.core import policy, scalar
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
@@ -104,6 +104,23 @@ def encrypt_exprs(k0: Expr, k1: Expr, x0: Expr, x1: Expr) -> tuple[Expr, Expr]:
     return x0, x1
 
 
+def _encrypted(*operands: Expr) -> Expr:
+    """Both words of a block as one number, the first one below."""
+    low, high = (scalar.cast(x, "uint64") for x in encrypt_exprs(*operands))
+    return scalar.apply("or", low, scalar.apply("shift_left", high, _WORD))
+
+
+_WORD = scalar.const(32, "uint64")
+THREEFRY = scalar.Function("threefry2x32", ("uint32",) * 4, _encrypted, 110)
+
+
+def encrypt_by_call(k0: Expr, k1: Expr, x0: Expr, x1: Expr) -> tuple[Expr, Expr]:
+    """As `encrypt_exprs`, for a few blocks: their code is a call."""
+    both = THREEFRY("uint64", k0, k1, x0, x1)
+    high = scalar.apply("shift_right_logical", both, _WORD)
+    return scalar.cast(both, "uint32"), scalar.cast(high, "uint32")
+
+
 def encrypt_counts(key: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Both words of the encryptions of 0, 1, ... n - 1 by one key of shape (2,)."""
     if n <= _FEW:
@@ -158,9 +175,13 @@ def counter(index: tuple[Expr, ...], shape: tuple[int, ...]) -> tuple[Expr, Expr
     return scalar.cast(shifted, "uint32"), low
 
 
-def _words(keys: Operand, batch: tuple[Expr, ...], counter: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
+def _words(
+    keys: Operand, batch: tuple[Expr, ...], counter: tuple[Expr, Expr], blocks: int
+) -> tuple[Expr, Expr]:
+    """The words of one of so many blocks of each key."""
     k0, k1 = keys(*batch, scalar.size(0)), keys(*batch, scalar.size(1))
-    return encrypt_exprs(k0, k1, *counter)
+    few = prod(keys.shape[:-1]) * blocks <= policy.SMALL
+    return (encrypt_by_call if few else encrypt_exprs)(k0, k1, *counter)
 
 
 class _OfKeys(Primitive):
@@ -208,7 +229,7 @@ class RandomBits(_OfKeys):
         dtype = BITS[self.bit_width].name
 
         def element(*index: Expr) -> Expr:
-            high, low = _words(keys, index[:n], counter(index[n:], self.shape))
+            high, low = _words(keys, index[:n], counter(index[n:], self.shape), prod(self.shape))
             if self.bit_width < 64:
                 return scalar.cast(scalar.apply("xor", high, low), dtype)
             high = scalar.apply(
@@ -239,7 +260,7 @@ class RandomSplit(_OfKeys):
         n = len(keys.shape) - 1
 
         def element(*index: Expr) -> Expr:
-            high, low = _words(keys, index[:n], counter(index[n:-1], self.shape))
+            high, low = _words(keys, index[:n], counter(index[n:-1], self.shape), prod(self.shape))
             return scalar.select(scalar.compare("eq", index[-1], scalar.size(0)), high, low)
 
         return Point(element)
@@ -283,7 +304,7 @@ class RandomFoldIn(Primitive):
     def lower(self, keys: Operand, data: Operand) -> Recipe:  # type: ignore[override]
         def element(*index: Expr) -> Expr:
             batch = index[:-1]
-            high, low = _words(keys, batch, (scalar.const(0, "uint32"), data(*batch)))
+            high, low = _words(keys, batch, (scalar.const(0, "uint32"), data(*batch)), 1)
             return scalar.select(scalar.compare("eq", index[-1], scalar.size(0)), high, low)
 
         return Point(element)

@@ -137,7 +137,7 @@ def _compiled(text: str, kind: str, imports: Imports) -> list[bytes]:
         return binary
 
     with session(helpers=True) as crew:
-        first, *others = partition.split(text, 4)
+        first, *others = partition.split(text, thresholds.PARTS)
         tasks = [crew.start(made, part) for part in others]
         binaries = [made(first)]
         crew.work()

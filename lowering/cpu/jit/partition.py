@@ -25,7 +25,11 @@ def split(text: str, most: int) -> list[str]:
     shared = _DEFINED.sub("", text)
     calls = {name: set(_NAME.findall(code)) & set(functions) for name, code in functions.items()}
     roots = [name for name, code in functions.items() if _is_root(code)]
-    groups = [g for sort in _sorts(roots, functions) for g in _even(sort, functions, count)]
+    lengths = {
+        root: sum([len(functions[n]) for n in _reached([root], functions, calls)[0]])
+        for root in roots
+    }
+    groups = [g for sort in _sorts(roots, functions) for g in _even(sort, lengths, count)]
     return [_part(names, functions, calls, shared) for _, names in sorted(groups, reverse=True)]
 
 
@@ -38,12 +42,12 @@ def _sorts(roots: list[str], functions: dict[str, str]) -> list[list[str]]:
     return [ordered, others] if ordered else [others]
 
 
-def _even(roots: list[str], functions: dict[str, str], count: int) -> list[tuple[int, list[str]]]:
+def _even(roots: list[str], lengths: dict[str, int], count: int) -> list[tuple[int, list[str]]]:
     """Functions in so many groups of about equal length, at most one each: lengths and names."""
     groups: list[tuple[int, list[str]]] = [(0, []) for _ in range(min(max(count, 1), len(roots)))]
-    for root in sorted(roots, key=lambda name: -len(functions[name])):
-        size, names = min(groups)
-        groups[groups.index((size, names))] = size + len(functions[root]), [*names, root]
+    for root in sorted(roots, key=lambda name: -lengths[name]):
+        length, names = min(groups)
+        groups[groups.index((length, names))] = length + lengths[root], [*names, root]
     return groups
 
 
@@ -58,8 +62,10 @@ def _is_root(code: str) -> bool:
     return not head.startswith("define internal") or " noinline " in head
 
 
-def _part(names: list[str], functions: dict[str, str], calls: dict, shared: str) -> str:
-    """The module that defines these functions for all parts, and what they need for itself."""
+def _reached(
+    names: list[str], functions: dict[str, str], calls: dict
+) -> tuple[dict[str, None], dict[str, None]]:
+    """The functions that the part of these ones defines, and those that it declares."""
     needed, todo = dict.fromkeys(names), list(names)
     declared: dict[str, None] = {}
     while todo:
@@ -71,6 +77,12 @@ def _part(names: list[str], functions: dict[str, str], calls: dict, shared: str)
             else:
                 needed[name] = None
                 todo.append(name)
+    return needed, declared
+
+
+def _part(names: list[str], functions: dict[str, str], calls: dict, shared: str) -> str:
+    """The module that defines these functions for all parts, and what they need for itself."""
+    needed, declared = _reached(names, functions, calls)
     texts = [_public(functions[n]) if n in names else functions[n] for n in needed]
     heads = [_public(functions[n]).split("\n", 1)[0] for n in declared]
     heads = [head.removesuffix("{").replace(IN_ORDER, "") for head in heads]

@@ -208,14 +208,15 @@ class Function(Known):
     def call_function(self, e: Expr) -> Operand:
         """A call of an operation that has a function of its own."""
         dtype = e.args[0].dtype
-        name = self.module.helper(e.op, dtype)
+        name = self.module.helper(e.attr if e.op == "call" else e.op, dtype)
         operands = [
             f"{t} {x}"
             for a in e.args
             for t, x in zip(lt.types(a.dtype), lt.parts(self.memo[a]), strict=True)
         ]
         kind = lt.result_type(e.dtype)
-        result = self.op(f"call {kind} {name}({', '.join(operands)})")
+        convention = "preserve_allcc " if e.op == "call" else ""
+        result = self.op(f"call {convention}{kind} {name}({', '.join(operands)})")
         if e.dtype not in PART:
             return result
         return tuple(self.op(f"extractvalue {kind} {result}, {k}") for k in range(2))

@@ -30,7 +30,7 @@ class Module:
     defined: set[str] = field(default_factory=set)
     slots: dict[Any, int] = field(default_factory=dict)
     declarations: dict[str, str] = field(default_factory=dict)
-    helpers: dict[tuple[str, str], str] = field(default_factory=dict)
+    helpers: dict[tuple, str] = field(default_factory=dict)
     shared: bool = True  # whether mathematical functions are those that all programs share
     inlined: frozenset[tuple[str, str]] = frozenset()  # but for these
     variants: dict[str, list[str]] = field(default_factory=dict)
@@ -134,7 +134,7 @@ class Module:
 
     # --- functions of operations ----------------------------------------------------------------
 
-    def helper(self, op: str, dtype: str) -> str:
+    def helper(self, op: Any, dtype: str) -> str:
         """The name of the function of an operation, printed when it is first asked for."""
         name = self.helpers.get((op, dtype))
         shared = self.shared and vector_abi.exists(op, dtype) and (op, dtype) not in self.inlined

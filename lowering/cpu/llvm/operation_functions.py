@@ -3,9 +3,10 @@
 from functools import lru_cache
 
 from fnx.core import scalar
+from fnx.core.scalar import Function
 from fnx.lowering.cpu.llvm import types as lt
 from fnx.lowering.cpu.llvm import vector_abi
-from fnx.lowering.cpu.llvm.function import Function
+from fnx.lowering.cpu.llvm.function import Function as Printed
 from fnx.lowering.cpu.llvm.module import Module
 from fnx.lowering.cpu.processor.features import has_half
 from fnx.lowering.math import expand
@@ -14,13 +15,19 @@ _HALF = {
     "half_bits": ("float32", "uint16", expand.half_bits),
     "half_value": ("uint16", "float32", expand.half_value),
 }
+# What stands before and after a function's name. Callers of one that stays keep their vectors in registers.
+_INLINED = "", "alwaysinline nounwind"
+_CALLED = "preserve_allcc ", "noinline nounwind willreturn memory(none)"
 
 
 @lru_cache(maxsize=512)
 def helper_text(
-    op: str, dtype: str, has_half: bool, shared: bool = False
+    op: str | Function, dtype: str, has_half: bool, shared: bool = False
 ) -> tuple[str, str, dict, tuple]:
-    """Name, text, declarations and helpers of an operation's function; without contraction."""
+    """Name, text, declarations and helpers of an operation's function; without contraction.
+
+    One of a primitive's own stays a function, and lies in one part of the program only.
+    """
 
     module = Module(helper_text, has_half=has_half, shared=False)
     needs: dict[tuple[str, str], str] = {}
@@ -31,9 +38,13 @@ def helper_text(
         return needs.setdefault(key, f"@{name}")
 
     module.helper = other  # type: ignore[method-assign]
-    code = Function(module)
+    code = Printed(module)
     code.flags = ""
-    if op in _HALF:
+    if isinstance(op, Function):
+        variables = [scalar.var(d, "x") for d in op.dtypes]
+        value = op.build(*variables)
+        result = value.dtype
+    elif op in _HALF:
         source, result, build = _HALF[op]
         variables = [scalar.var(source, "x")]
         value = build(*variables)
@@ -49,7 +60,8 @@ def helper_text(
     code.returns(code.value(value), result)
     name = f"@fnx.{op}.{dtype}"
     kind = lt.result_type(result)
-    head = f"define internal {kind} {name}({', '.join(arguments)}) alwaysinline nounwind {{"
+    before, after = _CALLED if isinstance(op, Function) else _INLINED
+    head = f"define internal {before}{kind} {name}({', '.join(arguments)}) {after} {{"
     text = "\n".join([head, "entry:", *code.head, *code.lines, "}", ""])
     return name, text, dict(module.declarations), tuple(needs)
 

@@ -345,6 +345,11 @@ def _function(code: Emitter, e: Expr) -> Operand:
     return code.call_function(e)
 
 
+def _called(code: Emitter, e: Expr) -> Operand:
+    """A call, but where LLVM makes vectors, which it does not of calls."""
+    return _expanded(code, e) if code.in_vector else code.call_function(e)
+
+
 @lru_cache(maxsize=4096)
 def printer(op: str, dtype: str, result: str) -> Printer:
     """How an operation on operands of a dtype is printed."""
@@ -354,6 +359,8 @@ def printer(op: str, dtype: str, result: str) -> Printer:
         return _select
     if op == "special":
         return special.call
+    if op == "call":
+        return _called
     if op == "cast" and (dtype in PART or result in PART or "s" in (KIND[dtype], KIND[result])):
         return _expanded
     if op == "cast" and KIND[result] == "h" and dtype != "float32" and KIND[dtype] not in "bh":

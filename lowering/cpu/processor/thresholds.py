@@ -86,6 +86,7 @@ REGISTER_OPERATIONS = 3  # for each number, if what a loop needs registers for i
 STRAIGHT_LINES = 3000  # lines from which on code without loops is compiled quickly
 STRAIGHT_BLOCK = 1000  # instructions of a block of such code
 PART_CHARACTERS = 12_000  # characters of a part that is compiled by itself: some ten milliseconds
+PARTS = 8  # of a program at most: several a thread, since of equal ones some take twice as long
 COMPILE_THREADS = 4  # threads of a crew that compiles, at most
 ASK_AGAIN = 1e-3  # seconds until a thread asks again whether LLVM has the options that it needs
 LOADED_PROGRAMS = 1024  # programs that stay loaded though nobody may use them any more

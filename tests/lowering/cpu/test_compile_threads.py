@@ -101,6 +101,22 @@ def test_parts_hold_each_function_once_and_compute_the_same(monkeypatch):
     np.testing.assert_allclose(lowered.compile()(x), nests(x), rtol=1e-9, atol=1e-12)
 
 
+def test_parts_are_as_long_as_each_other_with_what_their_functions_call(monkeypatch):
+    """The loop that threads share is a function of its own, which lies beside the one that starts it."""
+    monkeypatch.setattr(thresholds, "PART_CHARACTERS", 500)
+    line = "  %x = add i64 0, 0\n"
+
+    def function(name, lines, marks="noinline ", calls=""):
+        return f"define internal void @{name}() {marks}{{\n{line * lines}{calls}}}\n"
+
+    long = function("loop", 90, marks="")
+    roots = [function(f"k{k}", 20 + k) for k in range(4)] + [
+        function("k4", 1, calls="  call void @loop()\n")
+    ]
+    split = partition.split("".join([long, *roots]), 2)
+    assert [part.count("define") for part in split] == [2, 4]  # k4 and its loop; the others
+
+
 def horner(x, degree=40):
     """A chain of products and sums with more numbers than there are registers."""
     value = 0.5
