@@ -261,8 +261,7 @@ square: Elementwise = unary(
 
 def _abs_tangent(t: Any, out: Any, x: Any) -> Any:
     if not dtypes.is_complex(x.dtype):
-        # One of the two slopes at 0; a factor, which the transpose has once, not in two selections.
-        return mul(t, select(ge(x, scalar(0, x.dtype)), one(t), scalar_like(-1, t)))
+        return mul(t, select(ge(x, scalar(0, x.dtype)), one(t), scalar_like(-1, t)))  # one at 0
     safe = select(eq(out, scalar(0, out.dtype)), one(out), out)
     return real(mul(t, div(conj(x), convert(safe, x.dtype))))
 
