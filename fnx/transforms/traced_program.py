@@ -214,7 +214,7 @@ class Program:
         run = _runner(made, self.consts)
 
         def call(leaves: Sequence[Array]) -> list[Array]:
-            outs = made([*self.consts, *leaves])
+            outs = list(made([*self.consts, *leaves]))
             if not config.overridden.get():
                 self._runs_by(name, run)
             return outs

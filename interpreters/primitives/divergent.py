@@ -58,6 +58,7 @@ class _Operand:
 
     def __init__(self, aval: Any):
         self.shape, self.dtype = aval.shape, dtypes.NAME[aval.dtype]
+        self.ndim = len(aval.shape)
 
 
 def _is_host(eqn: Eqn) -> bool:

@@ -213,7 +213,7 @@ class _Code(_Plain, Code):
     def poll(self, s: kernel.Loop | kernel.While) -> None:
         """Nothing asks whether to stop."""
 
-    def shared(self, s: kernel.Loop, extent: str) -> str:
+    def dealt_out(self, s: kernel.Loop, extent: str) -> str:
         """One thread runs all iterations."""
         return f"range({bare(extent)})"
 
