@@ -123,6 +123,7 @@ def test_classes_that_refuse_what_stands_for_leaves():
     assert "argument 1: static value a value of Unseen -> a value of Unseen" in text
 
 
+@pytest.mark.slow
 def test_functions_of_fnx_are_not_the_users_to_mend():
     with config.retrace_notes(True):
         for n in range(6):

@@ -46,6 +46,7 @@ def answer(folder):
     return done
 
 
+@pytest.mark.slow
 def test_estimates_agree_with_the_published_means(answer):
     estimates = json.loads(answer.stdout)["estimates"]
     for name, (mean, deviation) in PUBLISHED.items():

@@ -216,6 +216,7 @@ def test_unused_arguments_and_no_arguments():
 # --- threads -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_threads_that_trace_and_call_at_once():
     @fnx.jit
     def shared(x):
@@ -331,6 +332,7 @@ def test_jitted_functions_have_the_signature_of_what_is_inside():
     assert "donated" in inspect.signature(type(f)).parameters
 
 
+@pytest.mark.slow
 def test_caches_can_be_cleared_while_other_threads_make_functions():
     end, errors = time.monotonic() + 1.5, []
 

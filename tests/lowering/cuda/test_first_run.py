@@ -22,6 +22,7 @@ def python(text):
     return [sys.executable, "-c", text]
 
 
+@pytest.mark.slow
 def test_stages_end_in_time(first_run, tmp_path):
     commands = [python("print('done')"), python("import time; time.sleep(60)"), ["no-such-command"]]
     stage = first_run.Stage("three", 5, commands)

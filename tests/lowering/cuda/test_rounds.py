@@ -49,6 +49,7 @@ def test_graphs_hold_the_root_of_all_rounds(gpu, count):
     assert len(gpu.made("launch")) == recorded + rest + len(planned.steps) - 1
 
 
+@pytest.mark.slow
 def test_loops_of_a_hundred_kernels_are_one_graph(gpu):
     def f(u):
         def body(i, v):

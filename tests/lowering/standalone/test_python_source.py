@@ -113,6 +113,7 @@ def written(tmp_path):
         np.savez(tmp_path / f"{name}.npz", **given, **{f"r{k}": x for k, x in enumerate(outs)})
 
 
+@pytest.mark.slow
 def test_files_run_where_there_is_no_fnx(tmp_path):
     written(tmp_path)
     done = subprocess.run(

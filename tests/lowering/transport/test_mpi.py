@@ -45,6 +45,7 @@ def test_ranks(count, devices):
     assert done.stdout.split("\n")[:-1] == [f"{name} holds" for name in CHECKS]
 
 
+@pytest.mark.slow
 @needs_mpi
 def test_checkpoints_are_read_by_another_number_of_ranks(tmp_path, monkeypatch):
     monkeypatch.setenv("FNX_TEST_FOLDER", str(tmp_path / "kept"))
