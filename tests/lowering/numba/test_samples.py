@@ -28,9 +28,15 @@ _NATIVE = [
 _TYPES = {(s.prim.name, *[np.asarray(a).dtype for a in s.args]): s for s in reversed(_NATIVE)}
 SAMPLES = _NATIVE if os.environ.get("FNX_FUZZ") else list(_TYPES.values())[::-1]
 GROUPS = [SAMPLES[k : k + TOGETHER] for k in range(0, len(SAMPLES), TOGETHER)]
+LONG = ("igamma",)  # code that takes Numba ten seconds
 
 
-@pytest.mark.parametrize("samples", GROUPS, ids=[group[0].id for group in GROUPS])
+def case(group):
+    marks = [pytest.mark.slow] if any(s.prim.name.startswith(LONG) for s in group) else []
+    return pytest.param(group, id=group[0].id, marks=marks)
+
+
+@pytest.mark.parametrize("samples", [case(group) for group in GROUPS])
 def test_samples(samples):
     counts = [len(s.args) for s in samples]
     flat = [ConcreteArray(np.asarray(a)) for s in samples for a in s.args]
