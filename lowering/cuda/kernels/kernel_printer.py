@@ -13,7 +13,7 @@ from fnx.lowering.ir.number_formats import KIND
 from fnx.lowering.numba.expression_printer import FORMULAS, bare, stem_of
 from fnx.lowering.numba.program_printer import Code, uses
 
-from . import reductions
+from . import rows
 from . import scalar as forms
 from .block_printer import TYPES, BlockCode
 from .plan import Axes, Halo, Kernel
@@ -84,7 +84,7 @@ class KernelCode(BlockCode):
             self.private.add(b)
             where = "local" if b.space == "private" else "shared"
             kind = "numba.uint8" if b.dtype == "bool" else TYPES[b.dtype]
-            size = reductions.touched(b, self.k.statements()) if b.space == "private" else b.size
+            size = rows.touched(b, self.k.statements()) if b.space == "private" else b.size
             self.arrays.append(f"    {name} = cuda.{where}.array({max(size, 1)}, {kind})")
         return name
 

@@ -6,12 +6,11 @@ Source: Harris 2007 (reductions with warp shuffles).
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.ir import affine, dependence, traversal
-from fnx.lowering.ir.expressions import depends_on, ordered, replacing
-from fnx.lowering.ir.kernel import Buffer, Eval, Let, Loop, LoopKind, Stmt, Store
-from fnx.lowering.ir.number_formats import itemsize
+from fnx.lowering.ir import affine, traversal
+from fnx.lowering.ir.expressions import depends_on, replacing
+from fnx.lowering.ir.kernel import Eval, Let, Loop, LoopKind, Stmt, Store
 
-from . import combining, independence, several
+from . import combining, independence, rows, several
 from .plan import Axes, Scheduling
 from .thresholds import Limits
 
@@ -31,14 +30,14 @@ def scheduled(scheduler: Scheduling, axes: Axes, body: list[Stmt], name: str, no
         return False
     if not all(x.extent.op in ("size", "const") for x in loops):
         return False
-    if _private(body):
+    if rows.private(body):
         if not all(type(s) in traversal.REWRITTEN for s in traversal.statements(body)):
             return False
     elif any(_by_threads(x, scheduler, limits.threads) is None for x in loops):
         return False
     count, terms = _count(axes), max(independence.extent(x) for x in loops)
     by_columns = bool(axes) and not any(_is_along(x, [i for i, _ in axes]) for x in loops)
-    if not _private(body) and _split(scheduler, axes, body, by_columns, name, note):
+    if not rows.private(body) and _split(scheduler, axes, body, by_columns, name, note):
         return True
     if by_columns and count >= limits.parallel:
         return False
@@ -68,7 +67,7 @@ def _shared_rows(
     groups = scheduler.limits.threads // threads
     group = scalar.counter("w", groups) if groups > 1 else None
     known = len(scheduler.temporaries)
-    body = _of_blocks(scheduler, body, _linear(axes), _count(axes), group, groups)
+    body = rows.of_blocks(scheduler, body, _linear(axes), _count(axes), group, groups)
     new = [_by_threads(x, scheduler, threads) if isinstance(x, Loop) else x for x in body]
     if None in new or groups > 1 and len(scheduler.temporaries) > known:
         del scheduler.temporaries[known:]
@@ -135,74 +134,6 @@ def _shared_out(s: Loop, scheduler: Scheduling, threads: int) -> Loop | None:
         kind=LoopKind.THREAD, reassociate=s.reassociate, reverse=s.reverse,
     )  # fmt: skip
     return several.of_loop(scheduler.limits, shared, threads)
-
-
-# --- arrays of iterations ---------------------------------------------------------------------
-#
-# The rows of a softmax are a maximum, exponentials with their sum, and quotients: three loops, the second
-# of which leaves numbers for the third. One thread keeps them on its stack; the threads of a block in
-# shared memory, or, where rows are long, in the workspace (privatization: Allen & Kennedy 2001, ch. 5).
-
-
-def _private(body: list[Stmt]) -> list[Buffer]:
-    """The arrays that each iteration has to itself."""
-    return [b for b in traversal.buffers(body) if b.space == "private"]
-
-
-def touched(buffer: Buffer, body: list[Stmt]) -> int:
-    """How many elements of an array a body touches: arrays are made for rows of any length."""
-    stmts = list(traversal.statements(body))
-    if any(r.buffer is buffer for s in stmts for r in traversal.references(s)):
-        return buffer.size
-    places = [e.args[0] for e in traversal.nodes(body) if e.op == "load" and e.attr is buffer]
-    places += [s.index for s in stmts if isinstance(s, Store) and s.buffer is buffer]
-    counted = [s for s in stmts if isinstance(s, Loop) and s.extent.op in ("size", "const")]
-    ranges = {s.index: (0, max(int(s.extent.attr) - 1, 0)) for s in counted}
-    return min(buffer.size, max((_highest(e, ranges) + 1 for e in places), default=1))
-
-
-def _highest(place: Expr, ranges: dict[Expr, tuple[int, int]]) -> int:
-    """The highest number that a position is."""
-    parts, number = dependence.terms(place)
-    ends = [(factor, ranges.get(leaf) or scalar.bounds(leaf)) for leaf, factor in parts]
-    return number + sum(max(factor * low, factor * high) for factor, (low, high) in ends)
-
-
-def _of_blocks(
-    scheduler: Scheduling, body: list[Stmt], row: Expr, count: int, group: Expr | None, groups: int
-) -> list[Stmt]:
-    """The body of an iteration, which is number `row` of `count`, on memory of its block, or warp."""
-    left, places = scheduler.limits.shared, {}
-    for b in _private(body):
-        size = touched(b, body)
-        left -= size * groups * itemsize(b.dtype)
-        if left >= 0:
-            start = scalar.size(0) if group is None else scalar.mul(group, scalar.size(size))
-            places[b] = Buffer(b.name, b.dtype, size * groups, "shared"), start
-        else:
-            start = scalar.mul(row, scalar.size(size))
-            places[b] = scheduler.temporary(b.dtype, count * size), start
-    return [_moved(s, places) for s in body] if places else body
-
-
-def _moved(s: Stmt, places: dict[Buffer, tuple[Buffer, Expr]]) -> Stmt:
-    """A statement with its arrays in other places."""
-    anew: dict[Expr, Expr] = {}
-    for e in ordered(traversal.nodes([s])):
-        if e.op == "load" and e.attr in places:
-            buffer, start = places[e.attr]
-            at = scalar.add(start, replacing(anew)(e.args[0]))
-            anew[e] = scalar.load(buffer, at, e.dtype)
-    return _stored_there(traversal.rewritten(s, replacing(anew)), places)
-
-
-def _stored_there(s: Stmt, places: dict[Buffer, tuple[Buffer, Expr]]) -> Stmt:
-    if isinstance(s, Store) and s.buffer in places:
-        buffer, start = places[s.buffer]
-        return Store(buffer, scalar.add(start, s.index), s.value)
-    if isinstance(s, Loop):
-        s.body = [_stored_there(x, places) for x in s.body]
-    return s
 
 
 # --- two stages -------------------------------------------------------------------------------

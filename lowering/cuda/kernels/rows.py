@@ -41,14 +41,17 @@ def _highest(place: Expr, ranges: dict[Expr, tuple[int, int]]) -> int:
     return number + sum(max(factor * low, factor * high) for factor, (low, high) in ends)
 
 
-def of_blocks(scheduler: Scheduling, body: list[Stmt], row: Expr, count: int) -> list[Stmt]:
-    """The body of an iteration, the number of which is `row` of `count`, on memory of its block."""
+def of_blocks(
+    scheduler: Scheduling, body: list[Stmt], row: Expr, count: int, group: Expr | None, groups: int
+) -> list[Stmt]:
+    """The body of an iteration, which is number `row` of `count`, on memory of its block, or warp."""
     left, places = scheduler.limits.shared, {}
     for b in private(body):
         size = touched(b, body)
-        left -= size * itemsize(b.dtype)
+        left -= size * groups * itemsize(b.dtype)
         if left >= 0:
-            places[b] = Buffer(b.name, b.dtype, size, "shared"), scalar.size(0)
+            start = scalar.size(0) if group is None else scalar.mul(group, scalar.size(size))
+            places[b] = Buffer(b.name, b.dtype, size * groups, "shared"), start
         else:
             start = scalar.mul(row, scalar.size(size))
             places[b] = scheduler.temporary(b.dtype, count * size), start
