@@ -45,7 +45,7 @@ def loops(quick: bool) -> dict[str, tuple[Callable, Any]]:
         found[f"scan of {size}"] = scan, x
         found[f"while_loop of {size}"] = while_, x
         found[f"gradient of a scan of {size}"] = (
-            fnx.grad(lambda x, n=n: lax.scan(step, x, None, length=n // 4)[0].sum()), x,
+            fnx.grad(lambda x, n=n: lax.scan(step, x, None, length=n)[0].sum()), x,
         )  # fmt: skip
     return found
 

@@ -59,6 +59,9 @@ class Exchange(Primitive):
     name = "exchange"
     exchanges = True
 
+    def input_output_aliases(self) -> dict[int, int]:
+        return {0: 0} if self.kind == "reduce" else {}
+
     def abstract(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
         if self.kind == "index":
             return (ShapedArray((), np.dtype(np.int32)),)

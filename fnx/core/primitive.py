@@ -230,8 +230,9 @@ class Primitive:
     typed_by = None
     """The operands whose elements results are made of; the others choose. None: all of them."""
     elementwise = False
-    exchanges = False  # whether its results come from other members, who need memory to write to
     """Whether each element of the result is computed from the operands' elements at its index."""
+    exchanges = False
+    """Whether its results come from other members, who need memory to write to."""
     any_dtype = False
     """Whether `impl` can do with small dtypes, although it does not only move elements."""
     effects = False

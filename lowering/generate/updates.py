@@ -92,7 +92,7 @@ def is_anew(builder: Generation, r: recipe.Update, inputs: list[Value], out: Val
         return operand.state.cost <= 1 or len(operand.consumers) == 1
     if not fusion_policy.is_bulk(r.shape, out.shape):
         return False
-    if not (_in_place(operand, out) and builder.dies(operand)):
+    if not (is_in_place(operand, out) and builder.dies(operand)):
         return True
     overwrites = any(_reads(builder, h, operand) for h in inputs if h is not operand)
     return overwrites and not _reads_own_places(builder, r, operand)
@@ -147,7 +147,7 @@ def _reads(builder: Generation, h: Value, operand: Value) -> bool:
 
 def place_of_update(builder: Generation, operand: Value, out: Value) -> Materialized:
     """The memory that is updated: the operand's own, or a copy."""
-    if _in_place(operand, out) and builder.dies(operand):
+    if is_in_place(operand, out) and builder.dies(operand):
         builder.save_readers(operand.state.buffer)
         return operand.state
     place = out.destination or builder.new_stored(out)
@@ -162,7 +162,7 @@ def _is_at(operand: Value, place: Materialized) -> bool:
     return isinstance(operand.state, Materialized) and operand.state.is_at(place)
 
 
-def _in_place(operand: Value, out: Value) -> bool:
+def is_in_place(operand: Value, out: Value) -> bool:
     """Whether the operand lies where the result is to be."""
     state, destination = operand.state, out.destination or out.preferred_buffer
     if not isinstance(state, Materialized):
