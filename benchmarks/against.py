@@ -40,7 +40,7 @@ def measured(only: list[str], full: bool) -> dict[str, float]:
     from fnx import lax
 
     for p in programs.PROGRAMS.values():
-        if p.eager or only and p.group not in only:
+        if p.eager or only and not {p.group, p.name} & {*only}:
             continue
         size = p.size_for(not full)
         args = fnx.tree_util.tree_map(jnp.asarray, p.inputs(size))
@@ -128,7 +128,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("other", nargs="?", help="the other checkout, with its .venv")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", nargs="*", default=[], help="groups of programs")
+    parser.add_argument("--only", nargs="*", default=[], help="groups of programs, or their names")
     parser.add_argument("--full", action="store_true", help="the sizes of the table")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -1,9 +1,16 @@
-"""`python benchmarks/pictures.py` draws benchmarks/results.json and writes tables to docs/benchmarks.md."""
+"""`python benchmarks/pictures.py` draws benchmarks/results.json and writes tables to docs/benchmarks.md.
 
+`--renew FILE` first takes the figures from what `run.py` wrote (out/benchmarks.json). A row's "of" says
+which: those of a group, a metric and a rival, of all names or of some; the least and the greatest ratio, or
+("mean") their geometric mean and the greatest. Rows of which nothing was measured stay as they are.
+"""
+
+import argparse
 import json
 import re
+from fnmatch import fnmatch
 from html import escape
-from math import log10
+from math import exp, log, log10
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -37,6 +44,51 @@ line.two { stroke-opacity: .45 }
 
 def results() -> dict:
     return json.loads((HERE / "results.json").read_text(encoding="utf-8"))
+
+
+def _among(value: object, wanted: str | list[str]) -> bool:
+    return value in ([wanted] if isinstance(wanted, str) else wanted)
+
+
+def figures(of: dict, rows: list[dict]) -> dict[str, list[float]]:
+    """The ends of a line of the table for one thread, and for two where they were measured."""
+    names = of.get("names", "*")
+    names = [names] if isinstance(names, str) else names
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        if row["ratio"] is None or row["figure"] == "worst":
+            continue
+        if any(fnmatch(row["figure"], name) for name in names) and all(
+            _among(row[key], of[key]) for key in ("group", "metric", "rival")
+        ):
+            if row["figure"] != "geometric mean" or of["group"] == "together":
+                key = "two" if row["threads"] == 2 else "one"
+                found.setdefault(key, []).append(row["ratio"]["median"])
+    low = (lambda x: exp(sum(map(log, x)) / len(x))) if of.get("mean") else min
+    return {k: [float(f"{f(v):.2g}") for f in (low, max)] for k, v in found.items()}
+
+
+def renew(file: Path) -> None:
+    """Take over what was measured, and on what."""
+    measured, stored = json.loads(file.read_text(encoding="utf-8")), results()
+    about = measured["machine"]
+    machine = f"{about['cores']} cores ({about['processor']}), load {about['load'][0]:.1f}, "
+    machine += f"JAX {about['versions']['jax']}, {about['when'][:10]}"
+    for part in stored.values():
+        new = [figures(row["of"], measured["rows"]) for row in part["rows"]]
+        part["rows"] = [row | found for row, found in zip(part["rows"], new, strict=True)]
+        if all(new):
+            part["machine"] = machine
+    lines = {
+        name: ",\n".join(f"      {json.dumps(row, ensure_ascii=False)}" for row in part["rows"])
+        for name, part in stored.items()
+    }
+    parts = ",\n".join(
+        f'  "{name}": {{\n    "machine": {json.dumps(part["machine"])},\n'
+        f'    "rows": [\n{lines[name]}\n    ]\n  }}'
+        for name, part in stored.items()
+    )
+    (HERE / "results.json").write_text(f"{{\n{parts}\n}}\n", encoding="utf-8")
 
 
 def at(ratio: float) -> float:
@@ -107,6 +159,11 @@ def page(text: str) -> str:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--renew", type=Path, help="what run.py wrote")
+    options = parser.parse_args()
+    if options.renew:
+        renew(options.renew)
     for name, part in results().items():
         (DOCS / "pictures" / f"{name}.svg").write_text(drawing(part["rows"]), encoding="utf-8")
     file = DOCS / "benchmarks.md"

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
+import against
 import report
 from programs import GROUPS, PROBES, PROGRAMS
 from session import CORES, METRICS, Session
@@ -27,6 +28,10 @@ def main() -> None:
     if options.list:
         for name in chosen:
             print(f"{(PROGRAMS.get(name) or PROBES[name]).group:14} {name}")
+        return
+    if options.against:
+        options.only, options.full = chosen, not options.quick
+        against.compare(HERE.parent, Path(options.against).resolve(), options)
         return
     session = Session(options)
     rows = session.measure(chosen)
@@ -60,6 +65,7 @@ def parse() -> argparse.Namespace:
     add("--quick", action="store_true", help="small sizes, few rounds: does everything run?")
     add("--subject", default="fnx", help="the library under test (jax: shows the noise)")
     add("--out", default=str(HERE / "out"), help="folder for JSON, text and picture")
+    add("--against", metavar="CHECKOUT", help="beside another checkout, which has its .venv")
     add("--list", action="store_true", help="only name what would be measured")
     add("--backend", default="", help="what fnx compiles for: cpu, numba")
     add("--device", choices=("cpu", "cuda"), default="cpu", help="where fnx and JAX run")

@@ -1,19 +1,15 @@
 """What fnx's own routines for dense matrices are written with: blocks, halves, products.
 
-Matrices lie in rows. `name` is a routine's name in the machine code.
+Matrices lie in rows.
 """
 
 from fnx.lowering.cpu.llvm.ir_builder import Function, Value, i64
 from fnx.lowering.cpu.llvm.ir_vectors import Vectors
 from fnx.lowering.cpu.processor import thresholds
 
-from . import gemm
+from .routine_names import name
 
 BLOCK = 8  # rows and columns that are transposed, and factorized, in registers
-
-
-def name(routine: str, dtype: str) -> str:
-    return f"fnx_{routine}_{dtype}"
 
 
 class Kit:
@@ -34,7 +30,7 @@ class Kit:
 
     def minus_product(self, f: Function, *args: Value) -> None:
         """m, n, k, a, its strides, b, its strides, c, its rows apart, work: C minus A B."""
-        f.call(gemm.name(self.dtype, "gemm_minus"), "void", *args)
+        f.call(name("gemm_minus", self.dtype), "void", *args)
 
     def halves(self, f: Function, n: Value) -> tuple[Value, Value]:
         """n in two, the first a multiple of the block."""

@@ -4,33 +4,18 @@ Each is computed in place of its lower triangle; L and it are read and written t
 above the diagonal is overwritten. Iain Murray, "Differentiation of the Cholesky decomposition" (2016).
 """
 
-from fnx.lowering.cpu.jit import code_cache
-from fnx.lowering.cpu.jit.session import once
 from fnx.lowering.cpu.llvm.ir_builder import Function, Value, i64
 
-from . import factorizations, gemm
 from .blocked import BLOCK, Kit
+from .routine_names import name
 
-NAMES = ("cholesky_tangent", "cholesky_cotangent")
 # order, L, its rows apart, tangent or cotangent, its rows apart, a square matrix of space, work
 SLOPE = "i64 ptr i64 ptr i64 ptr ptr".split()
 
 
-@once
-def address(routine: str, dtype: str) -> int:
-    """The address of a routine."""
-    return _code(dtype).addresses[factorizations.name(routine, dtype)]
-
-
-@once
-def _code(dtype: str) -> code_cache.Code:
-    imports = {gemm.name(dtype, "gemm_minus"): gemm.address(dtype, "gemm_minus")}
-    imports[factorizations.name("solve_right", dtype)] = factorizations.address(
-        "solve_right", dtype
-    )
-    exports = [factorizations.name(routine, dtype) for routine in NAMES]
-    text = lambda: str(_Slopes(dtype).module)
-    return code_cache.routine(f"dense slopes {dtype}", text, exports, imports)
+def text(dtype: str) -> str:
+    """The LLVM IR of the routines for a dtype."""
+    return str(_Slopes(dtype).module)
 
 
 class _Slopes(Kit):
@@ -143,7 +128,7 @@ class _Slopes(Kit):
 
     def tangent(self) -> None:
         """L' of L L' = A, from A': SLOPE."""
-        public = factorizations.name(NAMES[0], self.dtype)
+        public = name("cholesky_tangent", self.dtype)
         with Function(self.module, public, "void", *SLOPE, public=True) as f:
             _, l, row, t, leading, space, work = f.args
             one, zero = i64(1), i64(0)
@@ -153,7 +138,7 @@ class _Slopes(Kit):
             factors = (l21, row, one, space, one, first)
             self.minus_product(f, second, first, first, *factors, t21, leading, work)
             shape = (second, first, l, one, row, t21, leading, zero, zero)
-            f.call(factorizations.name("solve_right", self.dtype), "void", *shape, work)
+            f.call(name("solve_right", self.dtype), "void", *shape, work)
             for a, b in ((t21, l21), (l21, t21)):
                 strides = (leading, row) if a is t21 else (row, leading)
                 factors = (a, strides[0], one, b, one, strides[1])
@@ -163,7 +148,7 @@ class _Slopes(Kit):
 
     def cotangent(self) -> None:
         """The cotangent of A from that of L: SLOPE."""
-        public = factorizations.name(NAMES[1], self.dtype)
+        public = name("cholesky_cotangent", self.dtype)
         with Function(self.module, public, "void", *SLOPE, public=True) as f:
             _, l, row, g, leading, space, work = f.args
             one = i64(1)
@@ -173,7 +158,7 @@ class _Slopes(Kit):
             factors = (space, second, one, l21, row, one)
             self.minus_product(f, second, first, second, *factors, g21, leading, work)
             shape = (second, first, l, row, one, g21, leading, i64(0), one)
-            f.call(factorizations.name("solve_right", self.dtype), "void", *shape, work)
+            f.call(name("solve_right", self.dtype), "void", *shape, work)
             factors = (g21, one, leading, l21, row, one)
             f.call("lower_product", "void", first, second, *factors, g, leading, work)
             f.call(public, "void", first, l, row, g, leading, space, work)

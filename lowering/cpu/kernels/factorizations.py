@@ -7,17 +7,15 @@ use, of `work_elements`; triangles are read by two strides, one of which is 1, s
 transposed; `backward` says that a triangle is an upper one, to be solved from its end.
 """
 
-from fnx.lowering.cpu.jit import code_cache
-from fnx.lowering.cpu.jit.session import once
 from fnx.lowering.cpu.llvm.ir_builder import Function, Value, i32, i64
 from fnx.lowering.cpu.llvm.ir_vectors import DTYPES, Vectors
 from fnx.lowering.cpu.processor import features
 
 from . import gemm
-from .blocked import BLOCK, name
+from .blocked import BLOCK
 from .lu import LU
+from .routine_names import name
 
-NAMES = ("solve_left", "solve_right", "cholesky", "lu")
 # rows, columns, triangle, its strides, B, its rows apart, unit diagonal?, backward?, work
 SOLVE = "i64 i64 ptr i64 i64 ptr i64 i64 i64 ptr".split()
 # order, matrix, its rows apart, work; the result is not 0 if a pivot is not positive
@@ -29,20 +27,6 @@ def work_elements(m: int, n: int, dtype: str) -> int:
     lanes = features.vector_bits() // 8 // DTYPES[dtype]
     panel = BLOCK * (m + 2 * lanes)
     return max(panel, gemm.work_elements(max(m, n), max(m, n), dtype))
-
-
-@once
-def address(routine: str, dtype: str) -> int:
-    """The address of a routine."""
-    return _code(dtype).addresses[name(routine, dtype)]
-
-
-@once
-def _code(dtype: str) -> code_cache.Code:
-    product = "gemm_minus"
-    imports = {gemm.name(dtype, product): gemm.address(dtype, product)}
-    exports = [name(routine, dtype) for routine in NAMES]
-    return code_cache.routine(f"dense {dtype}", lambda: text(dtype), exports, imports)
 
 
 def text(dtype: str) -> str:

@@ -17,22 +17,17 @@ Between the loops of two tiles there must be few instructions (some hundred), or
 first are done before those of the second arrive: hence one call for several tiles.
 """
 
-from fnx.lowering.cpu.jit import code_cache
-from fnx.lowering.cpu.jit.session import once
 from fnx.lowering.cpu.llvm.ir_builder import Function, Value, i64
 from fnx.lowering.cpu.llvm.ir_vectors import DTYPES, Vectors
 from fnx.lowering.cpu.processor import features, thresholds
 
 from .gemm_microkernel import TILES, Tiles
 from .gemm_packing import LINE
+from .routine_names import name
 
 GEMM = "i64 i64 i64 ptr i64 i64 ptr i64 i64 ptr i64 ptr".split()
 PARTS = "m k a row column b step packed shift c leading base fewer slivers times lanes".split()
 POINTERS = "a", "b", "c"
-
-
-def name(dtype: str, routine: str = "gemm") -> str:
-    return f"fnx_{routine}_{dtype}"
 
 
 def work_elements(n: int, k: int, dtype: str) -> int:
@@ -47,21 +42,6 @@ def reads_in_place(m: int, n: int, k: int, dtype: str) -> bool:
     rows = TILES[bits].rows
     few = m <= rows or m <= thresholds.GEMM_FEW[bits] * rows and everything <= thresholds.GEMM_FAR
     return 8 * n * DTYPES[dtype] >= bits and (few or everything < thresholds.GEMM_NEAR * rows)
-
-
-@once
-def address(dtype: str, routine: str = "gemm") -> int:
-    """The address of a routine: gemm or gemm_minus."""
-    return _code(dtype).addresses[name(dtype, routine)]
-
-
-@once
-def _code(dtype: str) -> code_cache.Code:
-    from fnx.lowering.cpu.runtime import thread_pool
-
-    imports = {"fnx_parallel_for": thread_pool.address()}
-    exports = [name(dtype), name(dtype, "gemm_minus")]
-    return code_cache.routine(name(dtype), lambda: text(dtype), exports, imports)
 
 
 def text(dtype: str) -> str:
@@ -88,7 +68,7 @@ class _Routine(Tiles):
         self.columns_task()
         self.gemm()
         for routine, times in (("gemm", 0), ("gemm_minus", -1)):
-            public = name(dtype, routine)
+            public = name(routine, dtype)
             with Function(self.module, public, "void", *GEMM, public=True) as f:
                 f.call("gemm", "void", *f.args, i64(times))
                 f.ret()

@@ -12,29 +12,14 @@ order whoever does it, and however many they are.
 
 from itertools import product
 
-from fnx.lowering.cpu.jit import code_cache
-from fnx.lowering.cpu.jit.session import once
 from fnx.lowering.cpu.llvm.ir_builder import Function, Value, i32, i64
 from fnx.lowering.cpu.llvm.ir_vectors import Vectors
 from fnx.lowering.cpu.processor import features, thresholds
 
 from .gemm_packing import LINE
+from .routine_names import name
 
 PARTS = "m k a apart x y others run".split()
-
-
-def name(dtype: str) -> str:
-    return f"fnx_gemv_{dtype}"
-
-
-@once
-def address(dtype: str) -> int:
-    """The address of the routine."""
-    from fnx.lowering.cpu.runtime import thread_pool
-
-    imports = {"fnx_parallel_for": thread_pool.address()}
-    made = code_cache.routine(name(dtype), lambda: text(dtype), [name(dtype)], imports)
-    return made.addresses[name(dtype)]
 
 
 def text(dtype: str) -> str:
@@ -59,7 +44,7 @@ class Routine(Vectors):
         self.columns()
         self.columns_task()
         self.runs_task()
-        self.gemv(name(dtype))
+        self.gemv(name("gemv", dtype))
 
     # --- contiguous rows
 

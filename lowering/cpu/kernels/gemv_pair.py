@@ -9,30 +9,19 @@ are added up in order, so that a result does not depend on how many threads ther
 Source: Siek, Karlin and Jessup, "Build to order linear algebra kernels", 2008.
 """
 
-from fnx.lowering.cpu.jit import code_cache
-from fnx.lowering.cpu.jit.session import once
 from fnx.lowering.cpu.llvm.ir_builder import Function, Value, i64
 from fnx.lowering.cpu.processor import thresholds
 
 from .gemv import Routine, least
+from .routine_names import name
 
 PARTS = "m k a apart x y u v work run".split()
 _POINTERS = ("a", "x", "y", "u", "v", "work")
 
 
-def name(dtype: str) -> str:
-    return f"fnx_gemv_pair_{dtype}"
-
-
-@once
-def address(dtype: str) -> int:
-    """The address of the routine."""
-    from fnx.lowering.cpu.runtime import thread_pool
-
-    imports = {"fnx_parallel_for": thread_pool.address()}
-    text = lambda: str(_Pair(dtype).module)
-    made = code_cache.routine(name(dtype), text, [name(dtype)], imports)
-    return made.addresses[name(dtype)]
+def text(dtype: str) -> str:
+    """The LLVM IR of the routine for a dtype."""
+    return str(_Pair(dtype).module)
 
 
 def pays(m: int, k: int, itemsize: int) -> bool:
@@ -61,7 +50,7 @@ class _Pair(Routine):
             self.sums(rows)
         self.add()
         self.runs_task()
-        self.pair(name(dtype))
+        self.pair(name("gemv_pair", dtype))
 
     def parts(self, f: Function) -> dict[str, Value]:
         return {

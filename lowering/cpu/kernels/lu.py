@@ -6,7 +6,8 @@ A panel is copied by columns, so that the search for its pivots and the eliminat
 from fnx.lowering.cpu.llvm.ir_builder import Function, Value, i64
 from fnx.lowering.cpu.llvm.types import float_text
 
-from .blocked import BLOCK, Kit, name
+from .blocked import BLOCK, Kit
+from .routine_names import name
 
 # rows, columns, matrix, its rows apart, pivots (int32, from 0), work
 ARGUMENTS = "i64 i64 ptr i64 ptr ptr".split()

@@ -41,7 +41,11 @@ def _runtime(name: str) -> int | None:
 
         return vector_library.address(name)
     maker = RUNTIME.get(name)
-    return maker() if maker else None
+    if maker is not None:
+        return maker()
+    from fnx.lowering.cpu.kernels import library
+
+    return library.find(name)
 
 
 def _poll() -> int:
@@ -147,42 +151,9 @@ def _threads_of_blas(name: str) -> Callable[[], int]:
     return address
 
 
-def _product(routine: str, dtype: str) -> Callable[[], int]:
-    def address() -> int:
-        if routine == "gemv_pair":
-            from fnx.lowering.cpu.kernels import gemv_pair
-
-            return gemv_pair.address(dtype)
-        if routine == "gemv":
-            from fnx.lowering.cpu.kernels import gemv
-
-            return gemv.address(dtype)
-        from fnx.lowering.cpu.kernels import gemm
-
-        return gemm.address(dtype, routine)
-
-    return address
-
-
-def _dense(routine: str, dtype: str) -> Callable[[], int]:
-    def address() -> int:
-        from fnx.lowering.cpu.kernels import cholesky_derivatives, factorizations
-
-        module = factorizations if routine in _DENSE else cholesky_derivatives
-        return module.address(routine, dtype)
-
-    return address
-
-
-_DENSE = ("solve_left", "solve_right", "cholesky", "lu")
 RUNTIME = {"fnx_poll": _poll, "fnx_fft": _fourier, "fnx_parallel_for": _parallel_for}
 RUNTIME |= {"fnx_parallel_for_polled": _parallel_for_polled, "fnx_exchange": _exchange}
 RUNTIME |= {name: _threads_of_blas(name) for name in ("fnx_blas_enter", "fnx_blas_leave")}
-for _dtype in ("float32", "float64"):
-    for _routine in ("gemm", "gemm_minus", "gemv", "gemv_pair"):
-        RUNTIME[f"fnx_{_routine}_{_dtype}"] = _product(_routine, _dtype)
-    for _routine in (*_DENSE, "cholesky_tangent", "cholesky_cotangent"):
-        RUNTIME[f"fnx_{_routine}_{_dtype}"] = _dense(_routine, _dtype)
 _DECLARED = r"^declare [^@\n]*@(fnx_\w+)\("
 
 

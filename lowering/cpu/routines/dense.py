@@ -2,7 +2,7 @@
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.cpu.kernels import factorizations
+from fnx.lowering.cpu.kernels import factorizations, routine_names
 from fnx.lowering.cpu.loader import symbols
 from fnx.lowering.generate.generation import Generation
 from fnx.lowering.ir.kernel import CallLibrary, Ref
@@ -17,7 +17,7 @@ def _call(
 ) -> CallLibrary:
     dtype = writes[0].buffer.dtype
     passed = [a if isinstance(a, Ref) else scalar.size(int(a)) for a in args]
-    symbol = f"fnx:{factorizations.name(routine, dtype)}"
+    symbol = f"fnx:{routine_names.name(routine, dtype)}"
     symbols.soon(symbol)
     return CallLibrary(symbol, passed, [w.buffer for w in writes], result=result)
 

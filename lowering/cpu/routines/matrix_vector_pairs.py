@@ -15,6 +15,7 @@ Costs: the sums of u A are added up in another order.
 from collections.abc import Iterable, Sequence
 
 from fnx.core import scalar
+from fnx.lowering.cpu.kernels import routine_names
 from fnx.lowering.ir import traversal
 from fnx.lowering.ir.expressions import depends_on
 from fnx.lowering.ir.kernel import Buffer, CallLibrary, Ref, Stmt
@@ -112,4 +113,4 @@ def _call(builder: Statements, right: _Product, left: _Product) -> CallLibrary:
     args = [right.m, right.k, right.matrix, right.apart, right.given, right.made]
     args += [left.given, left.made, Ref(work, scalar.size(0)), run]
     written = [right.made.buffer, left.made.buffer, work]
-    return CallLibrary(f"fnx:{gemv_pair.name(dtype)}", args, written)
+    return CallLibrary(f"fnx:{routine_names.name('gemv_pair', dtype)}", args, written)

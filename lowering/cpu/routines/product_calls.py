@@ -5,7 +5,7 @@ from math import prod
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.cpu.kernels import gemm, gemv
+from fnx.lowering.cpu.kernels import gemm, routine_names
 from fnx.lowering.cpu.llvm import ir_vectors
 from fnx.lowering.cpu.loader import symbols
 from fnx.lowering.cpu.routines.fortran import call
@@ -121,7 +121,7 @@ def _strides(found: Matrices) -> list[Expr]:
 
 def _own_vector(m: int, k: int, a: Matrices, x: Ref, y: Ref, c: Ref) -> Stmt:
     """c = A y: A is m x k and begins at x."""
-    name = f"fnx:{gemv.name(c.buffer.dtype)}"
+    name = f"fnx:{routine_names.name('gemv', c.buffer.dtype)}"
     symbols.soon(name)
     return CallLibrary(name, [scalar.size(m), scalar.size(k), x, *_strides(a), y, c], [c.buffer])
 
@@ -135,6 +135,6 @@ def _own_product(
         space = builder.new_buffer(p.dtype, gemm.work_elements(p.n, p.k, p.dtype))
         work, writes = Ref(space, scalar.size(0)), [c.buffer, space]
     args = [*sizes, x, *_strides(a), y, *_strides(b), c, scalar.size(p.n), work]
-    name = f"fnx:{gemm.name(p.dtype)}"
+    name = f"fnx:{routine_names.name('gemm', p.dtype)}"
     symbols.soon(name)
     return CallLibrary(name, args, writes)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from fnx.lowering.cpu.kernels import factorizations, gemm, lu
+from fnx.lowering.cpu.kernels import factorizations, library, lu
 from fnx.lowering.cpu.llvm import ir_vectors
 from fnx.lowering.cpu.processor import features
 
@@ -33,15 +33,13 @@ def routines(request):
     bits, dtype = request.param
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(features, "vector_bits", lambda: bits)
-        product_ = gemm._code.__wrapped__(dtype).addresses
-        patch.setattr(gemm, "address", lambda d, routine: product_[gemm.name(d, routine)])
-        addresses = factorizations._code.__wrapped__(dtype).addresses
+        product_ = library.code.__wrapped__("gemm", dtype).addresses
+        patch.setattr(library, "address", lambda r, d: product_[library.name(r, d)])
+        addresses = library.code.__wrapped__("factorizations", dtype).addresses
 
         def call(name, *args):
             kinds = [ctypes.c_void_p if k == "ptr" else ctypes.c_int64 for k in SIGNATURES[name]]
-            f = ctypes.CFUNCTYPE(ctypes.c_int64, *kinds)(
-                addresses[factorizations.name(name, dtype)]
-            )
+            f = ctypes.CFUNCTYPE(ctypes.c_int64, *kinds)(addresses[library.name(name, dtype)])
             most = max(a for a in args[:2] if isinstance(a, int))
             work = np.full(factorizations.work_elements(most, most, dtype) + 1, 3, dtype)
             given = (a.ctypes.data if isinstance(a, np.ndarray) else a for a in (*args, work))

@@ -8,7 +8,7 @@ import pytest
 
 import fnx as jax
 import fnx.numpy as jnp
-from fnx.lowering.cpu.kernels import gemm
+from fnx.lowering.cpu.kernels import gemm, library
 from fnx.lowering.cpu.llvm import ir_vectors
 from fnx.lowering.cpu.processor import features
 from fnx.lowering.cpu.runtime import thread_pool
@@ -25,8 +25,8 @@ def routines(dtype, bits):
     """gemm and gemm_minus for vectors of so many bits; LLVM splits those that this CPU does not have."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(features, "vector_bits", lambda: bits)
-        found = gemm._code.__wrapped__(dtype).addresses
-    return [KIND(found[gemm.name(dtype, which)]) for which in ("gemm", "gemm_minus")]
+        found = library.code.__wrapped__("gemm", dtype).addresses
+    return [KIND(found[library.name(which, dtype)]) for which in ("gemm", "gemm_minus")]
 
 
 def multiply(f, a, b, start=7):

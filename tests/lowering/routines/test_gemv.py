@@ -8,7 +8,7 @@ import pytest
 
 import fnx as jax
 import fnx.numpy as jnp
-from fnx.lowering.cpu.kernels import gemv
+from fnx.lowering.cpu.kernels import library
 from fnx.lowering.cpu.llvm import ir_vectors
 from fnx.lowering.cpu.runtime import thread_pool
 
@@ -25,7 +25,8 @@ EPSILON = {"float32": 2.0**-23, "float64": 2.0**-52}
 @pytest.mark.parametrize("by_rows", [True, False])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_remainders_of_blocks(dtype, by_rows, bits):
-    f = KIND(gemv.address.__wrapped__(dtype))
+    code = library.code.__wrapped__("gemv", dtype)
+    f = KIND(code.addresses[library.name("gemv", dtype)])
     rng = np.random.default_rng(0)
     lengths = (1, 2, 7, 8, 12, 15, 16, 17, 31, 33, 129, 260)
     for m, k in [*product(lengths, lengths), (3, 5000), (5000, 3), (9000, 11), *LARGE]:

@@ -8,7 +8,7 @@ import pytest
 
 import fnx as jax
 import fnx.numpy as jnp
-from fnx.lowering.cpu.kernels import gemv_pair
+from fnx.lowering.cpu.kernels import gemv_pair, library
 from fnx.lowering.cpu.llvm import ir_vectors
 from fnx.lowering.cpu.runtime import thread_pool
 
@@ -24,7 +24,8 @@ RNG = np.random.default_rng(0)
 @pytest.mark.parametrize("chained", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_remainders_of_blocks(dtype, chained, bits):
-    routine = KIND(gemv_pair.address.__wrapped__(dtype))
+    code = library.code.__wrapped__("gemv_pair", dtype)
+    routine = KIND(code.addresses[library.name("gemv_pair", dtype)])
     lengths = (1, 2, 7, 8, 12, 15, 16, 17, 33, 129, 260)
     for m, k in [*product(lengths, lengths), (2049, 130), (3, 5000), (5000, 3)]:
         a = RNG.normal(size=(m, k + 3)).astype(dtype)[:, 1 : 1 + k]
