@@ -301,6 +301,16 @@ def test_nearest_quantiles_take_the_lower_of_two():
     assert jnp.percentile(x, jnp.array([25, 50, 75]), method="nearest").tolist() == [1, 3, 4]
 
 
+def test_weights_of_quantiles():
+    x, weights = jnp.arange(3.0), jnp.array([1.0, -1.0, 2.0])
+    assert jnp.isnan(jnp.quantile(x, 0.5, weights=weights, method="inverted_cdf"))
+    for wrong in ("linear", "nearest"):
+        with pytest.raises(NotImplementedError, match="inverted_cdf"):
+            jnp.quantile(x, 0.5, weights=abs(weights), method=wrong)
+    with pytest.raises(ValueError, match=r"weights of shape \(2,\)"):
+        jnp.nanquantile(x, 0.5, weights=weights[:2], method="inverted_cdf")
+
+
 def test_functions_of_indices_see_scalars():
     found = jnp.fromfunction(lambda i: (i + 1) * jnp.arange(3), shape=(2,))
     same(found, [[0.0, 1.0, 2.0], [0.0, 2.0, 4.0]])

@@ -7,7 +7,7 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.array import Array
-from fnx.core.errors import InvalidValue
+from fnx.core.errors import InvalidValue, MissingRule
 from fnx.numpy.algebra.products import dot
 from fnx.numpy.arrays.creation import array
 from fnx.numpy.arrays.traced_cache import replayed
@@ -25,11 +25,11 @@ from fnx.numpy.reductions import averages, cumulative, reduce
 from fnx.numpy.structure.joining import concatenate
 from fnx.numpy.structure.selection import take_along_axis, where
 from fnx.numpy.structure.shapes import moveaxis
-from fnx.numpy.structure.sorting import sort
+from fnx.numpy.structure.sorting import argsort, sort
 from fnx.ops.base.broadcast import broadcast_to, scalar
 from fnx.ops.elementwise import arithmetic as ops
 
-_METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
+_METHODS = ("linear", "lower", "higher", "midpoint", "nearest", "inverted_cdf")
 
 
 @replayed("q")
@@ -46,8 +46,8 @@ def quantile(
 ):
     """The values below which a share q of the elements lies, along axes, by default all.
 
-    The axes of q come first in the result. `method` is 'linear', 'lower', 'higher', 'midpoint' or
-    'nearest'. ValueError for another one, and for complex numbers.
+    The axes of q come first in the result. `method` is 'linear', 'lower', 'higher', 'midpoint', 'nearest'
+    or, which `weights` ask for, 'inverted_cdf'. ValueError for another one, and for complex numbers.
 
     >>> jnp.quantile(jnp.array([1.0, 2.0, 3.0]), 0.5)
     Array(2., dtype=float64)
@@ -150,15 +150,20 @@ def nanmedian(a, axis=None, out=None, overwrite_input=False, keepdims=False):
 def _quantile(
     a: Any, q: Any, axis: Any, method: str, keepdims: bool, weights: Any, skip_nan: bool
 ) -> Array:
-    if method not in _METHODS and method != "inverted_cdf":
+    if method not in _METHODS:
         raise InvalidValue(
             f"quantile with method={method!r}; expected one of {', '.join(_METHODS)}"
+        )
+    if weights is not None and method != "inverted_cdf":
+        raise MissingRule(
+            f"quantile with weights and method={method!r}; expected method='inverted_cdf'"
         )
     if isinstance(a, (list, tuple)):
         a = array(a)
     if isinstance(q, (list, tuple)):
         q = array(q)
-    (x,) = promote_inexact("quantile", a)
+    w = None if weights is None else to_array(weights, "quantile")
+    x, *_ = promote_inexact("quantile", a, *(() if w is None else (w,)))
     final = x.dtype  # whatever the dtype of q
     narrow = dtypes.is_float(final) and final.itemsize < 4
     x, q = promote_inexact(
@@ -175,8 +180,9 @@ def _quantile(
     flat = moveaxis(x, axes, range(len(rest), x.ndim)) if axes else x
     flat = reshape_to(flat, (*lead, math.prod([x.shape[k] for k in axes])))
     qs = reshape_to(q, (q.aval.size,))
-    if weights is not None:
-        out = _weighted(flat, qs, weights, x, axes, lead)
+    if method == "inverted_cdf":
+        w = None if w is None else convert(_weights(w, x, axes, flat.shape), x.dtype)
+        out = _by_weight(flat, qs, w, skip_nan)
     else:
         out = _by_rank(flat, qs, method, skip_nan)
     out = convert(moveaxis(out, -1, 0), final)
@@ -219,27 +225,42 @@ def _by_rank(x: Array, qs: Array, method: str, skip_nan: bool) -> Array:
     return ufuncs.where3(some, scalar(math.nan, dtype), out)
 
 
-def _weighted(x: Array, qs: Array, weights: Any, whole: Array, axes: tuple, lead: tuple) -> Array:
-    """By the inverse of the cumulative distribution of weights."""
-    w = to_array(weights, "quantile")
-    if w.shape != whole.shape:
-        if w.ndim != 1 or len(axes) != 1:
-            raise InvalidValue(
-                f"quantile with weights of shape {w.shape} for an array of {whole.shape}"
-            )
-        w = reshape_to(w, tuple([n if k in axes else 1 for k, n in enumerate(whole.shape)]))
-        w = broadcast_to(w, whole.shape)
-    rest = len(lead)
-    w = moveaxis(w, axes, range(rest, whole.ndim)) if axes else w
-    w = convert(reshape_to(w, x.shape), x.dtype)
-    from fnx.numpy.structure.sorting import argsort
+def _weights(w: Array, x: Array, axes: tuple, shape: tuple) -> Array:
+    """Weights of all elements, or of those along the axes, in rows as the elements are."""
+    along = tuple([x.shape[k] for k in axes])
+    if dtypes.is_complex(w.dtype) or w.shape not in (x.shape, along):
+        raise InvalidValue(
+            f"quantile with weights of shape {w.shape} and dtype {w.dtype} for an array of {x.shape}; "
+            f"expected real ones of its shape, or of the shape along the axes, {along}"
+        )
+    if w.shape == x.shape:
+        w = moveaxis(w, axes, range(x.ndim - len(axes), x.ndim)) if axes else w
+        return reshape_to(w, shape)
+    return broadcast_to(reshape_to(w, shape[-1:]), shape)
 
+
+def _by_weight(x: Array, qs: Array, w: Array | None, skip_nan: bool) -> Array:
+    """Quantiles along the last axis by the inverse of the cumulative distribution of weights."""
+    if w is None:
+        w = broadcast_to(scalar(1, x.dtype), x.shape)
     order = argsort(x)
     x, w = (take_along_axis(z, order, -1, mode="clip") for z in (x, w))
-    share = cumulative.cumsum(w, axis=-1)
-    share = ufuncs.divide(share, share[..., -1:])
-    reached = ufuncs.greater_equal(share[..., None, :], qs[:, None])
-    return take_along_axis(x, reduce.argmax(reached, axis=-1), -1, mode="clip")
+    bad, missing = ops.or_(ufuncs.less(w, 0), ops.ne(w, w)), ops.ne(x, x)
+    w = ufuncs.where3(ops.or_(bad, missing), scalar(0, w.dtype), w)
+    total = cumulative.cumsum(w, axis=-1)
+    target = ufuncs.multiply(qs, total[..., -1:])
+    before = ufuncs.less(total[..., None, :], target[..., None])
+    valid = reduce.sum(convert(ops.not_(missing), np.dtype(np.int64)), axis=-1, keepdims=True)
+    last = ufuncs.maximum(valid - 1, 0)
+    at = ufuncs.minimum(reduce.sum(convert(before, last.dtype), axis=-1), last)
+    lost = (
+        ops.eq(valid, scalar(0, valid.dtype))
+        if skip_nan
+        else reduce.any(missing, -1, keepdims=True)
+    )
+    lost = ops.or_(lost, reduce.any(bad, axis=-1, keepdims=True))
+    found = take_along_axis(x, at, -1, mode="clip")
+    return ufuncs.where3(lost, scalar(math.nan, x.dtype), found)
 
 
 @replayed()
