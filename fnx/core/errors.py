@@ -275,12 +275,22 @@ class JaxRuntimeError(FnxError, RuntimeError):
 
 
 @cache
+def _joined(kind: type[Exception], other: type[Exception], **members: Any) -> type[Exception]:
+    members |= {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    return type(kind.__name__, (kind, other), members)
+
+
+def of_both(kind: type[FnxError], other: type[Exception], message: str) -> Exception:
+    """An error of a class of ours that is one of another class, too, which JAX raises."""
+    return _joined(kind, other)(message)
+
+
+@cache
 def _raised(kind: type[Exception]) -> type[Exception]:
     def text(self: Exception) -> str:
         return f"a callback raised {kind.__name__}: {kind.__str__(self)}"
 
-    members = {"__str__": text, "__module__": kind.__module__, "__qualname__": kind.__qualname__}
-    return type(kind.__name__, (kind, JaxRuntimeError), members)
+    return _joined(kind, JaxRuntimeError, __str__=text)
 
 
 def raised_by_callback(error: Exception) -> Exception:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fnx import numpy
-from fnx.core.array import Array, as_array
+from fnx.core.array import Array, as_array, is_array_like
 from fnx.core.aval import ShapedArray
 from fnx.core.dtypes import is_inexact
 from fnx.core.errors import InvalidValue, TypeMismatch
@@ -350,11 +350,14 @@ def checkify(f: Callable, errors: frozenset[str] = user_checks) -> Callable:
 
     @wraps(f)
     def checked(*args: Any, **kwargs: Any) -> tuple[Error, Any]:
-        leaves, treedef = flatten_arrays((args, kwargs), f"arguments of {name_of(f)}")
+        every, treedef = operations.tree_flatten((args, kwargs))
+        traced = [is_array_like(x) and not isinstance(x, bool) for x in every]
+        leaves = [as_array(x) for x, t in zip(every, traced) if t]
         structures: list = []
 
         def flat(*xs: Array) -> list[Array]:
-            given, named = treedef.unflatten(xs)
+            it = iter(xs)  # Python may look at all else
+            given, named = treedef.unflatten(next(it) if t else x for x, t in zip(every, traced))
             outs, structure = flatten_arrays(f(*given, **named), f"results of {name_of(f)}")
             structures.append(structure)
             return outs

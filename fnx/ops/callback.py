@@ -8,7 +8,7 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.aval import ShapedArray
 from fnx.core.axis_size import are_devices
-from fnx.core.errors import MissingRule, ShapeError
+from fnx.core.errors import JaxRuntimeError, MissingRule, ShapeError, of_both
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import evaluate, use
 from fnx.core.primitive import Primitive
@@ -53,22 +53,28 @@ class Callback(Primitive):
     def _checked(self, x: object, aval: ShapedArray) -> np.ndarray:
         array = np.asarray(x)
         if array.shape != aval.shape:
-            raise ShapeError(
+            raise of_both(
+                ShapeError,
+                JaxRuntimeError,
                 f"the function of a {self.name} returned an array of shape {array.shape}; declared was "
-                f"{aval.str_short()}"
+                f"{aval.str_short()}",
             )
         if array.dtype != aval.dtype and dtypes.taken(array.dtype) != aval.dtype:
-            raise ShapeError(
+            raise of_both(
+                ShapeError,
+                JaxRuntimeError,
                 f"the function of a {self.name} returned an array of dtype {array.dtype}; declared was "
-                f"{aval.str_short()}"
+                f"{aval.str_short()}",
             )
         return np.array(array, aval.dtype, order="C")
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         if not self.silent:
-            raise MissingRule(
+            raise of_both(
+                MissingRule,
+                ValueError,
                 f"a {self.name} has no derivative: fnx cannot look into the Python function. Wrap the call "
-                "in fnx.custom_jvp or fnx.custom_vjp with a rule, or in lax.stop_gradient."
+                "in fnx.custom_jvp or fnx.custom_vjp with a rule, or in lax.stop_gradient.",
             )
         return self.apply(*primals), (None,) * len(self.results)
 

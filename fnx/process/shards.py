@@ -5,6 +5,7 @@ Devices of a process share its memory, so that a shard is a view of the array.
 
 import math
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -116,18 +117,27 @@ def make_array_from_process_local_data(
     """The leaves of a pytree, of which this process has its devices' part, as arrays that lie so.
 
     What a process has is the box that its devices' parts fill, or, if `global_shape` is its shape, all.
-    ShapeError for data of another shape.
+    `global_shape` is one shape for all leaves, or a pytree of them. ShapeError for data of another shape.
 
     >>> fnx.make_array_from_process_local_data(None, np.ones(2))
     Array([1., 1.], dtype=float64)
     """
     from fnx.process.devices import device_put
 
-    if not spans(sharding):
-        return device_put(local_data, sharding)
-    return operations.tree_map(
-        lambda x: _from_local(sharding, as_array(x), global_shape), local_data
-    )
+    leaves, structure = operations.tree_flatten(local_data)
+    shapes = [global_shape] * len(leaves)
+    if global_shape is not None and not all(isinstance(n, Integral) for n in global_shape):
+        shapes = structure.flatten_up_to(global_shape)
+    if spans(sharding):
+        made = [_from_local(sharding, as_array(x), s) for x, s in zip(leaves, shapes)]
+        return structure.unflatten(made)
+    for x, shape in zip(leaves, shapes):
+        if shape is not None and np.shape(x) != tuple(shape):
+            raise ShapeError(
+                f"make_array_from_process_local_data got data of shape {np.shape(x)} for an array of shape "
+                f"{tuple(shape)} on one device; expected all of it"
+            )
+    return device_put(local_data, sharding)
 
 
 def _from_local(sharding: Any, x: Array, global_shape: Any) -> Array:
@@ -181,12 +191,18 @@ def make_array_from_single_device_arrays(
 ) -> Array:
     """The array that the parts of devices make, in the order in which the sharding lists these.
 
-    ValueError for another number of arrays than there are parts, ShapeError for other shapes.
+    ValueError for another number of arrays than there are parts and for another dtype than theirs,
+    ShapeError for other shapes.
 
     >>> fnx.make_array_from_single_device_arrays((2,), None, [jnp.ones(2)])
     Array([1., 1.], dtype=float64)
     """
     shape, name = tuple(shape), "make_array_from_single_device_arrays"
+    if dtype is not None and any(x.dtype != dtypes.canonical(dtype) for x in arrays):
+        found = sorted({str(x.dtype) for x in arrays})
+        raise InvalidValue(
+            f"{name} of arrays of {', '.join(found)} with dtype={dtype}; convert them"
+        )
     if spans(sharding):
         own = process_index()
         here = [d for d in sharding.devices_indices_map(shape) if d.process_index == own]
@@ -196,14 +212,13 @@ def make_array_from_single_device_arrays(
             )
         given = [_checked(x, sharding.shard_shape(shape), name) for x in arrays]
         kind = given[0].dtype if dtype is None else dtypes.canonical(dtype)
-        parts = {d: np.asarray(x).astype(kind, copy=False) for d, x in zip(here, given)}
+        parts = {d: np.asarray(x) for d, x in zip(here, given)}
         return of_parts(shape, kind, sharding, parts)
     if _is_cut(sharding):
         return _joined(shape, sharding, arrays, dtype, name)
     if len(arrays) != 1:
         raise InvalidValue(f"{name} of {len(arrays)} arrays; expected one, for one device")
-    found = _checked(arrays[0], shape, name)
-    return found if dtype is None else convert(found, dtypes.canonical(dtype))
+    return _checked(arrays[0], shape, name)
 
 
 def _joined(

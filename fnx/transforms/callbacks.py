@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fnx.core.array import Array, as_array, is_array_like
-from fnx.core.errors import InvalidValue, TypeMismatch, raised_by_callback
+from fnx.core.errors import InvalidValue, JaxRuntimeError, TypeMismatch, of_both, raised_by_callback
 from fnx.ops.callback import METHODS, Callback
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import aval_like, check_callable, name_of
@@ -40,10 +40,12 @@ def _call(
 
     def fn(*values: Any) -> list:
         leaves, found = operations.tree_flatten(flat.call(values))
-        if found != structure:
-            raise TypeMismatch(
+        if len(leaves) != len(avals):  # leaf by leaf, as in JAX, whatever holds them
+            raise of_both(
+                TypeMismatch,
+                JaxRuntimeError,
                 f"{name_of(callback)}, called by {what}, returned a result of structure {found}; "
-                f"declared was {structure}"
+                f"declared was {structure}",
             )
         return leaves
 

@@ -224,3 +224,15 @@ def test_messages_show_pytrees():
 def test_messages_show_arrays_as_programs_see_them():
     with pytest.raises(ValueError, match=r"\{'a': Array\(2, dtype=int64\)\}"):
         checkify.check(False, "{tree}", tree={"a": jnp.array(2)})
+
+
+def test_python_may_look_at_what_is_no_number():
+    @checkify.checkify
+    def f(x, flag, mode):
+        checkify.check(x > 0, "x is {x}", x=x)
+        return x if flag and mode == "same" else -x
+
+    assert f(1.0, True, "same")[1] == 1.0
+    error, y = fnx.jit(f, static_argnums=(1, 2))(-1.0, False, "other")
+    assert "x is -1.0" in error.get()
+    assert y == 1.0

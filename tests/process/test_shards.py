@@ -109,3 +109,15 @@ def test_arrays_like_others_lie_as_these():
         np.testing.assert_array_equal(like, make(X))
     assert len(jnp.zeros_like(x, shape=(4, 2)).sharding.device_set) == 1
     assert not hasattr(jnp.zeros_like(jnp.ones(3)), "placed")
+
+
+def test_shapes_and_dtypes_of_what_a_process_has():
+    data = {"a": np.arange(10).reshape(2, 5)}
+    make = fnx.make_array_from_process_local_data
+    for shape in (None, (2, 5), {"a": (2, 5)}):
+        assert (make(None, data, shape)["a"] == data["a"]).all()
+    for shape in ((2, 8), {"a": (2, 6)}, {"a": (2, 5), "b": (2, 5)}):
+        with pytest.raises(ValueError):
+            make(None, data, shape)
+    with pytest.raises(ValueError, match="float32"):
+        fnx.make_array_from_single_device_arrays((2,), None, [jnp.ones(2)], dtype="float32")

@@ -9,6 +9,7 @@ import pytest
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
+from fnx.experimental import io_callback
 
 
 def test_a_callback_may_call_fnx():
@@ -167,3 +168,29 @@ def test_callbacks_without_results_read_values_of_all_kinds(shape, mapped):
         for y, found in zip(expected, seen, strict=True):
             for maker, value in zip(makers, found, strict=True):
                 np.testing.assert_array_equal(value, maker(y))
+
+
+def test_results_of_callbacks_are_told_leaf_by_leaf():
+    declared = {"y": [fnx.ShapeDtypeStruct((), float)]}
+    for call in (fnx.pure_callback, io_callback):
+        for run in (lambda f: f, fnx.jit):
+            found = run(lambda x, call=call: call(lambda v: {"z": (v,)}, declared, x))(2.0)
+            assert found == {"y": [2.0]}
+
+
+@pytest.mark.parametrize("result", [np.ones(3), np.complex64(1j), (1.0, 2.0), None], ids=str)
+def test_wrong_results_of_callbacks_end_the_program_as_in_jax(result):
+    declared = fnx.ShapeDtypeStruct((), float)
+    for call in (fnx.pure_callback, io_callback):
+        for run in (lambda f: f, fnx.jit):
+            f = run(lambda x, call=call: call(lambda v: result, declared, x))
+            with pytest.raises(RuntimeError, match="declared was") as caught:
+                f(2.0)
+            assert isinstance(caught.value, TypeError)
+
+
+def test_callbacks_have_no_derivative_and_say_so_by_either_class():
+    f = lambda x: fnx.pure_callback(np.sin, x, x)
+    for kind in (ValueError, NotImplementedError):
+        with pytest.raises(kind, match="has no derivative"):
+            fnx.grad(f)(1.0)
