@@ -198,6 +198,19 @@ def test_powers_of_arrays_are_strict():
     assert (x**i).dtype == x.dtype
 
 
+def test_updates_are_strict():
+    with fnx.numpy_dtype_promotion("strict"):
+        assert jnp.zeros(2, int).at[0].set(True).tolist() == [1, 0]
+        assert jnp.zeros(2, "float32").at[0].set(2).tolist() == [2, 0]
+        for x, value in [
+            (jnp.zeros(2, int), 0.5),
+            (jnp.zeros(2), True),
+            (jnp.zeros(2), jnp.float32(1)),
+        ]:
+            with pytest.raises(fnx.errors.TypePromotionError):
+                x.at[0].add(value)
+
+
 def test_outer_tables_of_strict_ranks():
     product = jnp.frompyfunc(lambda x, y: x * y, 2, 1)
     with fnx.numpy_rank_promotion("raise"):

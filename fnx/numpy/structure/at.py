@@ -208,21 +208,22 @@ def _values(x: Array, values: Any) -> Array:
         given = dtypes.scalar_dtype(values)
         if dtypes.is_complex(given) and not dtypes.is_complex(x.dtype):
             raise TypeMismatch(f"a complex number cannot go into an array of dtype {x.dtype}")
-        _check_cast(x, given, True)
+        _check_cast(x, given, given != bool)
         return constant(values, x.dtype, weak=x.weak_type)
     y = to_array(values, "at")
     if dtypes.is_complex(y.dtype) and not dtypes.is_complex(x.dtype):
         raise TypeMismatch(
             f"values of dtype {y.dtype} cannot go into an array of dtype {x.dtype}; take their real part"
         )
-    if config.numpy_dtype_promotion.value == "strict" and not y.weak_type:
-        dtypes.check_strict(((x.dtype, False), (y.dtype, False)))
     _check_cast(x, y.dtype, y.weak_type)
     return convert(y, x.dtype)
 
 
 def _check_cast(x: Array, dtype: np.dtype, weak: bool) -> None:
     """Warn, as JAX, of values that may not be what they were in the array that they go into."""
+    truth = dtype == bool and x.dtype.kind in "iub"  # which JAX takes even so
+    if config.numpy_dtype_promotion.value == "strict" and not truth:
+        dtypes.check_strict(((x.dtype, x.weak_type), (dtype, weak)))
     if (
         dtype != x.dtype
         and dtypes.promote_cached(((x.dtype, False), (dtype, weak)), False)[0] != x.dtype
