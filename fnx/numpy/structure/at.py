@@ -208,7 +208,7 @@ def _values(x: Array, values: Any) -> Array:
         given = dtypes.scalar_dtype(values)
         if dtypes.is_complex(given) and not dtypes.is_complex(x.dtype):
             raise TypeMismatch(f"a complex number cannot go into an array of dtype {x.dtype}")
-        _check_cast(x, given, given != bool)
+        _check_cast(x, given, given.kind != "b")
         return constant(values, x.dtype, weak=x.weak_type)
     y = to_array(values, "at")
     if dtypes.is_complex(y.dtype) and not dtypes.is_complex(x.dtype):
@@ -221,7 +221,7 @@ def _values(x: Array, values: Any) -> Array:
 
 def _check_cast(x: Array, dtype: np.dtype, weak: bool) -> None:
     """Warn, as JAX, of values that may not be what they were in the array that they go into."""
-    truth = dtype == bool and x.dtype.kind in "iub"  # which JAX takes even so
+    truth = dtype.kind == "b" and x.dtype.kind in "iub"  # which JAX takes even so
     if config.numpy_dtype_promotion.value == "strict" and not truth:
         dtypes.check_strict(((x.dtype, x.weak_type), (dtype, weak)))
     if (
