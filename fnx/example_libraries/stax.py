@@ -14,6 +14,7 @@ from fnx.core.errors import InvalidValue
 from fnx.nn.initializers import glorot_normal, normal, ones, zeros
 
 Layer = tuple[Callable, Callable]
+glorot, randn = glorot_normal, normal
 
 
 def Dense(out_dim: int, W_init: Callable = glorot_normal(), b_init: Callable = normal()) -> Layer:  # noqa: B008

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,9 @@ def wraps(fun: Callable) -> Callable[[Callable], Callable]:
     """functools.wraps, also for objects whose __name__ and the like are no such things."""
 
     def decorate(wrapper: Callable) -> Callable:
-        functools.update_wrapper(wrapper, fun, ())
+        # Attributes of objects are their own: a jitted function's are its programs.
+        updated = ("__dict__",) if isinstance(fun, FunctionType) else ()
+        functools.update_wrapper(wrapper, fun, (), updated)
         for key in functools.WRAPPER_ASSIGNMENTS:
             with contextlib.suppress(AttributeError, TypeError):
                 setattr(wrapper, key, getattr(fun, key))

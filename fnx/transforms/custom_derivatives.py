@@ -1,7 +1,7 @@
 """Derivative rules of the user's own: custom_jvp, custom_vjp, custom_gradient, closure_convert."""
 
 from collections.abc import Callable, Sequence
-from functools import partial, update_wrapper
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from fnx.interpreters.primitives.custom_derivatives import (
 from fnx.interpreters.trace import trace
 from fnx.ops.structure.basic import convert, zeros
 from fnx.pytree import operations
-from fnx.pytree.flatten_fun import flatten_arrays, name_of, signature_of
+from fnx.pytree.flatten_fun import flatten_arrays, name_of, signature_of, wraps
 from fnx.transforms.symbolic_zeros import (
     CustomVJPPrimal,
     SymbolicZero,
@@ -60,7 +60,7 @@ class _WithRule:
     ):
         if not callable(fun):
             raise TypeMismatch(f"a derivative rule needs a function, got {type(fun).__name__}")
-        update_wrapper(self, fun)
+        wraps(fun)(self)
         self.fun, self.signature = fun, signature_of(fun)
         parameters = self.signature.parameters.values() if self.signature else ()
         self.positions = sum(p.kind <= p.POSITIONAL_OR_KEYWORD for p in parameters)
@@ -375,7 +375,7 @@ def custom_gradient(fun: Callable) -> Callable:
     def primal(*args: Any) -> Any:
         return fun(*args)[0]
 
-    update_wrapper(primal, fun)
+    wraps(fun)(primal)
     wrapped = custom_vjp(primal)
     wrapped.defvjp(fwd, bwd)
     return wrapped

@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Callable, Sequence
-from functools import update_wrapper
 from typing import Any
 
 from fnx.core.array import Array
@@ -10,7 +9,7 @@ from fnx.core.errors import InvalidValue
 from fnx.interpreters.primitives.custom_derivatives import call_with_rule
 from fnx.interpreters.primitives.custom_vmap import CustomVmap
 from fnx.pytree import operations
-from fnx.pytree.flatten_fun import flatten_arrays, name_of
+from fnx.pytree.flatten_fun import flatten_arrays, name_of, wraps
 
 __all__ = ["custom_vmap"]
 
@@ -34,7 +33,7 @@ class custom_vmap:
     """
 
     def __init__(self, fun: Callable):
-        update_wrapper(self, fun)
+        wraps(fun)(self)
         self.fun = fun
         self.vmap_rule: Callable | None = None
 

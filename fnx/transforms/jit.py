@@ -84,6 +84,11 @@ class Jitted:
         self._recent: dict[Fixed, tuple[Program, ...]] = {}
         self.plain = not static.any
 
+    def __getstate__(self) -> dict:
+        """What pickles by value have (cloudpickle's): the function, and nothing of its programs."""
+        nothing: dict[str, Any] = {"_programs": {}, "_recent": {}, "_last": (), "_refs": ()}
+        return self.__dict__ | nothing
+
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else partial(self, instance)
 

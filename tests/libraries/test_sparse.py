@@ -219,6 +219,8 @@ def test_the_largest_eigenvalues(dtype, tol):
     np.testing.assert_allclose(negative, [-1.0, -2.0], rtol=1e-12)
     assert 0 < count < 150
     assert lobpcg_standard(np.zeros((30, 30)), rng.normal(size=(30, 2)))[0].tolist() == [0.0, 0.0]
+    equal, _, _ = lobpcg_standard(np.eye(60, dtype=dtype), rng.normal(size=(60, 9)).astype(dtype))
+    assert (np.diff(equal) <= 0).all()  # in order, although they differ by roundings alone
 
 
 @pytest.mark.parametrize(

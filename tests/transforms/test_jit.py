@@ -1,5 +1,6 @@
 """jit: keys of programs, closures, nesting, threads, stages."""
 
+import copy
 import functools
 import inspect
 import sys
@@ -359,3 +360,15 @@ def test_caches_can_be_cleared_while_other_threads_make_functions():
     finally:
         sys.setswitchinterval(before)
     assert not errors
+
+
+def test_what_is_pickled_or_copied_is_the_function_without_its_programs():
+    f = fnx.jit(lambda x, n: x * n, static_argnums=1)
+    assert f(2.0, 3) == 6.0
+    assert not f.__getstate__()["_programs"]
+    other = copy.copy(f)
+    assert not other._programs
+    assert other(2.0, 4) == 8.0
+    assert f(2.0, 5) == 10.0
+    for wrapped in (fnx.vmap(f), fnx.grad(f), fnx.checkpoint(f), fnx.custom_jvp(f)):
+        assert "_programs" not in wrapped.__dict__

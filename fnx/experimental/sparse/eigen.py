@@ -56,7 +56,8 @@ def lobpcg_standard(A: Any, X: Any, m: int = 100, tol: Any = None) -> tuple[Arra
     vectors, _ = _best(multiply, _independent(X, X[:, :0]), k)
     start = _judged(multiply, vectors, jnp.zeros_like(vectors), tol, 0)
     end = while_loop(lambda s: (s.i < m) & ~s.done, improved, start)
-    return end.values, end.vectors, end.i
+    order = jnp.argsort(-end.values)  # equal ones differ by roundings
+    return end.values[order], end.vectors[:, order], end.i
 
 
 def _product(A: Any) -> Callable:
