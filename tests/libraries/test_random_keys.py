@@ -332,3 +332,13 @@ def test_keys_of_a_given_generator():
     for made in random_extend.random_seed(7, "rbg"), random_extend.seed_with_impl("rbg", 7):
         assert made == random.key(7, impl="rbg")
     assert random_extend.threefry_prng_impl.key_shape == (2,)
+
+
+def test_functions_of_one_key_are_vectorized():
+    keys = random.split(random.key(0), (2, 3))
+    drawn = jnp.vectorize(lambda k, x: random.normal(k) + x)(keys, jnp.zeros(3))
+    assert drawn.tolist() == fnx.vmap(fnx.vmap(random.normal))(keys).tolist()
+    drawn = jnp.vectorize(lambda k: random.normal(k, (2,)), signature="()->(2)")(keys[:1])
+    assert drawn.tolist() == fnx.vmap(lambda k: random.normal(k, (2,)))(keys[0])[None].tolist()
+    split = jnp.vectorize(lambda k: random.split(k, 2), signature="()->(n)")(keys)
+    assert words(split) == words(fnx.vmap(fnx.vmap(random.split))(keys))
