@@ -14,8 +14,8 @@ GROUPS = {
     "SciPy": "scipy.cluster.vq scipy.fft scipy.integrate scipy.interpolate scipy.linalg scipy.ndimage "
     "scipy.optimize scipy.signal scipy.sparse.linalg scipy.special scipy.stats.*",
     "Experimental": "experimental.*",
-    "For libraries": "api_util extend.backend extend.core extend.linear_util extend.source_info_util "
-    "test_util",
+    "For libraries": "api_util extend.backend extend.core extend.linear_util extend.random "
+    "extend.source_info_util test_util",
 }
 # Modules of packages with a star that are no face: what others there are made of.
 PARTS = ("scipy.stats.common", "experimental.checks", "experimental.sparse.", "experimental.taylor")

@@ -17,7 +17,7 @@ from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var, eval_jaxpr, made_once
 from fnx.core.primitive import AddTo, Primitive, Undefined
 from fnx.core.source import Source, origin, set_origin
 from fnx.interpreters.jvp import JVP, JVPTracer
-from fnx.interpreters.trace import Stage, StageTracer, trace_closed
+from fnx.interpreters.trace import Stage, StageTracer, known_part, trace_closed
 from fnx.ops.base.broadcast import typed_zeros
 from fnx.ops.elementwise.convert import ConvertElementType
 from fnx.ops.structure.basic import add_any, zeros
@@ -290,10 +290,15 @@ def backward_jaxpr(
     if known is None:
         known = {v: x for v, x in zip(jaxpr.inputs, args) if not isinstance(x, Undefined)}
     linear = []
-    for eqn in jaxpr.eqns:
-        if not all(type(a) is not Var or a in known for a in eqn.inputs):
-            linear.append(eqn)
-        elif later is not None:
+    for e in jaxpr.eqns:
+        eqn: Eqn | None = e
+        unknown = [type(a) is Var and a not in known for a in e.inputs]
+        if any(unknown):
+            linear.append(e)
+            eqn = known_part(e, unknown) if hasattr(e.prim, "independent") else None
+        if eqn is None:
+            continue
+        if later is not None:
             later.add([eqn])
         else:
             values = [known[a] if type(a) is Var else a.value for a in eqn.inputs]

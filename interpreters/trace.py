@@ -18,6 +18,7 @@ from fnx.core.interpreter import Interpreter, Tracer, current, leaked, set_curre
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.source import Source, origin, scopes, set_scopes, user_source
+from fnx.interpreters.operands import only
 from fnx.ops.base.broadcast import Constant
 
 
@@ -84,6 +85,8 @@ class Stage(Interpreter):
         for aval in avals:
             if prod(aval.shape) >= 1 << 59:  # below it, elements of 16 bytes can be counted
                 check_size(aval)
+        if self.parent is not None and hasattr(prim, "independent"):
+            return self._in_part(Eqn(prim, inputs, [Var(aval) for aval in avals], source))
         if len(avals) == 1:
             var = Var(avals[0])
             self.eqns.append(Eqn(prim, inputs, (var,), source))
@@ -91,6 +94,17 @@ class Stage(Interpreter):
         outs = tuple([Var(aval) for aval in avals])
         self.eqns.append(Eqn(prim, inputs, outs, source))
         return tuple([StageTracer(self, v) for v in outs])
+
+    def _in_part(self, eqn: Eqn) -> tuple:
+        """Record a call, loop or branch; results that do not depend on what is recorded are computed."""
+        self.eqns.append(eqn)
+        part = known_part(eqn, [type(a) is Var for a in eqn.inputs])
+        if part is None:
+            return tuple([StageTracer(self, v) for v in eqn.outs])
+        args = tuple([a.value for a in part.inputs])  # type: ignore[union-attr]
+        outs = self.parent.process(part.prim, args)  # type: ignore[union-attr]
+        found = dict(zip(part.outs, outs, strict=True))
+        return tuple([found[v] if v in found else StageTracer(self, v) for v in eqn.outs])
 
     def lift(self, value: Array, prim: Primitive | None = None) -> Atom:
         """What stands for a value from outside: a literal, or an input of its own."""
@@ -118,6 +132,16 @@ class Stage(Interpreter):
         """The jaxpr of what was recorded; constants become leading inputs."""
         consts = [var for var, _ in self.consts.values()]
         return Jaxpr([*consts, *inputs], self.eqns, outs, consts=len(consts), name=name)
+
+
+def known_part(eqn: Eqn, unknown: Sequence[bool]) -> Eqn | None:
+    """The same of the results that do not depend on `unknown` operands: a call, loop or branch has such."""
+    prim: Any = eqn.prim
+    known = () if prim.effects else prim.independent(tuple(unknown))
+    if not any(known):
+        return None
+    part, ins, left = prim.prune(known)
+    return Eqn(part, only(ins, eqn.inputs), only(left, eqn.outs), eqn.source)
 
 
 class CapturedRefs(InvalidValue):

@@ -38,6 +38,8 @@ def server(name: str) -> str | None:
         places = [f"{OWN}.jaxlib_{rest}"]
     elif first == "_src":
         places = [f"{OWN}.{inner}" if inner else OWN]
+        public = inner.partition(".")[0] in PUBLIC  # else experimental, if it defines their names
+        places.append(f"fnx.{inner}" if public else f"fnx.experimental.{inner}")
     else:
         own = f"{OWN}.public_{rest.replace('.', '_')}"
         places = [f"fnx.{rest}", own] if first in PUBLIC else [own]

@@ -63,12 +63,10 @@ def _block_until_ready(self):
 
 
 def _reshape(self, *args, order="C", **options):
-    """The elements in another shape: x.reshape(2, 3) or x.reshape((2, 3))."""
+    """The elements in another shape: x.reshape(2, 3) or x.reshape((2, 3)); x.reshape() of one is ()."""
     new = args[0] if len(args) == 1 else args
     if not args:
-        if "shape" not in options:
-            raise TypeMismatch("reshape needs a shape: x.reshape(2, 3) or x.reshape((2, 3))")
-        new = options.pop("shape")
+        new = options.pop("shape", ())
     return shapes.reshape(self, new, order)
 
 

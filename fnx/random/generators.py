@@ -1,7 +1,8 @@
 """What generators do with keys: draw bits, split, fold in a number.
 
 Keys are arrays of words, those of Threefry, or `KeyArray`s of another generator: rbg and unsafe_rbg
-draw with Philox, and rbg splits with Threefry. Samplers that reject draw with Threefry alone.
+draw with Philox, and rbg splits with Threefry; generators of users' have rules of their own. Samplers
+that reject draw with Threefry alone.
 """
 
 import math
@@ -27,6 +28,8 @@ def random_bits(key: Any, bit_width: int, shape: tuple[int, ...]) -> Array:
     """Uniform random bits, as unsigned integers of `bit_width`."""
     if type(key) is not KeyArray:
         return RandomBits(bit_width, shape)(key)
+    if key.dtype.rules is not None:
+        return key.dtype.rules.random_bits(key.words, bit_width, shape)
     return RngBits("philox", bit_width, shape)(key.words)
 
 
@@ -34,6 +37,8 @@ def split(key: Any, shape: tuple[int, ...]) -> Any:
     """An array of new keys."""
     if type(key) is not KeyArray:
         return RandomSplit(shape)(key)
+    if key.dtype.rules is not None:
+        return KeyArray(key.dtype.rules.split(key.words, shape), key.dtype)
     if key.dtype.impl == "rbg":
         halves = RandomSplit(shape)(Reshape((2, 2))(key.words))
         words = Reshape((*shape, 4))(move_axis(halves, 0, len(shape)))
@@ -49,6 +54,8 @@ def fold_in(key: Any, number: Array) -> Any:
     """A new key from a key and a number of dtype uint32."""
     if type(key) is not KeyArray:
         return random_fold_in(key, number)
+    if key.dtype.rules is not None:
+        return KeyArray(key.dtype.rules.fold_in(key.words, number), key.dtype)
     if key.dtype.impl == "rbg":
         halves = random_fold_in(Reshape((2, 2))(key.words), broadcast_axis(number, 2, 0))
         return KeyArray(Reshape((4,))(halves), key.dtype)
@@ -60,4 +67,4 @@ def fold_in(key: Any, number: Array) -> Any:
 
 def threefry_words(key: Any) -> Array:
     """Words that Threefry draws with, as samplers that reject do: the key's own, or drawn with it."""
-    return RngBits("philox", 32, (2,))(key.words) if type(key) is KeyArray else key
+    return random_bits(key, 32, (2,)) if type(key) is KeyArray else key

@@ -81,6 +81,8 @@ def _seed_words(seed: Any, name: str) -> Array:
 
 def _seeded(seed: Any, name: str, dtype: KeyDType) -> Array:
     """The words of a key of any generator."""
+    if dtype.rules is not None:
+        return dtype.rules.seed(as_array(seed))
     words = _seed_words(seed, name)
     return words if dtype.words == 2 else Concatenate(0)(words, words)
 
@@ -145,15 +147,16 @@ def key_dtype(impl: Any = None) -> KeyDType:
     return key_dtype_of(impl)
 
 
-def key_impl(keys: Any) -> str:
-    """The name of the generator of keys.
+def key_impl(keys: Any) -> Any:
+    """The name of the generator of keys; of a user's own, what `define_prng_impl` made.
 
     >>> fnx.random.key_impl(fnx.random.key(0))
     'threefry2x32'
     """
     words = words_of(keys, "key_impl", many=True)
     kind = keys.dtype if type(keys) is KeyArray else None
-    return KEY_DTYPE.impl if kind is None and words.shape[-1] == 2 else key_dtype_of(kind).impl
+    found = KEY_DTYPE if kind is None and words.shape[-1] == 2 else key_dtype_of(kind)
+    return found.impl if found.rules is None else found
 
 
 def clone(key: Any) -> Any:

@@ -12,6 +12,7 @@ from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import Tracer, evaluate, use
 from fnx.core.jaxpr import Atom, Jaxpr, Var, eval_jaxpr
 from fnx.core.recipe import Branch, Operand, Recipe
+from fnx.interpreters.analysis.dependence import of_cond
 from fnx.interpreters.batching import batch_jaxpr, place_axis
 from fnx.interpreters.control_flow import CondRecord
 from fnx.interpreters.jvp import has_tangent, jvp_jaxpr
@@ -158,6 +159,10 @@ class Cond(CondRecord):
         """Equations that do the same with updates of arrays after the branch, if there are any."""
         key = ("expand", self.branches)
         return self.branches[0].once(key, lambda: None if self.effects else sunk_jaxpr(self))
+
+    def independent(self, unknown: Mask) -> Mask:
+        """Which results do not depend on some operands."""
+        return tuple([not d for d in of_cond(self, unknown)])
 
     def prune(self, used: Mask) -> tuple["Cond", Mask, Mask]:
         """Without the results that nobody needs, and the operands that no branch reads."""

@@ -13,12 +13,14 @@ from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Jaxpr, made_once
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Call, Operand, Recipe
+from fnx.interpreters.analysis.dependence import of_jaxpr
 from fnx.interpreters.batching import batch_jaxpr, place_axis
 from fnx.interpreters.closure_conversion import HigherOrder, with_inputs
 from fnx.interpreters.jvp import jvp_jaxpr
 from fnx.interpreters.linearize import transpose_jaxpr
 from fnx.interpreters.operands import check_operands, given, only, spread, undefined
 from fnx.interpreters.passes.compiled import run
+from fnx.interpreters.passes.dce import dce, used_inputs
 from fnx.interpreters.reverse.split_call import split_call
 
 
@@ -80,6 +82,19 @@ class Jit(HigherOrder):
         linear = self.with_jaxpr(parts.linear)
         touts = linear(*kept, *outs[n:], *only(given(tangents), tangents))
         return outs[:n], spread(parts.mask, touts)
+
+    def independent(self, unknown: tuple[bool, ...]) -> tuple[bool, ...]:
+        """Which results do not depend on some operands."""
+        return tuple([not d for d in of_jaxpr(self.jaxpr, unknown)])
+
+    def prune(self, used: tuple[bool, ...]) -> tuple["Jit", tuple, tuple]:
+        """Without the results that nobody needs, and the operands that the others do not read."""
+        small = dce(self.jaxpr, used)
+        ins = used_inputs(small)
+        if small is self.jaxpr and all(ins):
+            return self, ins, used
+        jaxpr = Jaxpr(only(ins, small.inputs), small.eqns, small.outs, name=small.name)
+        return self.with_jaxpr(jaxpr), ins, used
 
     def transpose(self, cts: tuple, *args: Any) -> tuple:
         linear, nonzero = undefined(args), given(cts)

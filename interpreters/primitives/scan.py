@@ -20,6 +20,7 @@ from fnx.core.interpreter import evaluate, use
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var, eval_jaxpr
 from fnx.core.recipe import Loop, Operand, Recipe
 from fnx.interpreters.analysis.cost_model import hoistable
+from fnx.interpreters.analysis.dependence import carried, of_scan
 from fnx.interpreters.batching import axis_names, batch_jaxpr, place_axis
 from fnx.interpreters.control_flow import ScanRecord, stacked
 from fnx.interpreters.jvp import jvp_jaxpr
@@ -46,7 +47,7 @@ from fnx.interpreters.reverse.scan_transpose import (
 )
 from fnx.interpreters.reverse.trip_count import counted_loops, holds_while, ranges_inside, ranges_of
 from fnx.interpreters.reverse.undo_loop import UndoLoop, undo_loop_of
-from fnx.interpreters.rewrite import bind_into, dependent, reads, splice, with_zeros
+from fnx.interpreters.rewrite import bind_into, reads, splice, with_zeros
 from fnx.ops.base.broadcast import typed_zeros
 from fnx.ops.base.permute import Reshape
 from fnx.ops.structure.basic import broadcast_axis, reshape
@@ -239,19 +240,9 @@ class Scan(ScanRecord):
         return [*self.parts(self.jaxpr.in_avals)[1], *(stacked(a, self.length) for a in rows)]
 
     def transpose(self, cts: tuple, *args: Any) -> tuple:
-        linear = undefined(args)
-        body = self.jaxpr
-        moved = dependent(body.eqns, only(linear, body.inputs))
-        carried = self.parts(linear)[1]
-        while True:  # a carry is linear if it is so after any step
-            outs = body.outs[: self.carry]
-            more = tuple([c or o in moved for c, o in zip(carried, outs)])
-            if more == carried:
-                break
-            carried = more
-            moved = dependent(body.eqns, [*moved, *only(carried, self.parts(body.inputs)[1])])
-        if not all(carried):
-            return transpose_known(self, carried, cts, args)
+        linear = carried(self, undefined(args))
+        if not all(linear):
+            return transpose_known(self, linear, cts, args)
         return transpose_linear(self, cts, args)[0]
 
     # --- vmap, dead code ------------------------------------------------------------------------
@@ -309,6 +300,10 @@ class Scan(ScanRecord):
         """Equations that do the same with less in the loop, if there are such."""
         make = _inlined if self.length == 1 and not self.counted else _expand
         return self.jaxpr.once(("expand", self), lambda: make(self))
+
+    def independent(self, unknown: Mask) -> Mask:
+        """Which results do not depend on some operands."""
+        return tuple([not d for d in of_scan(self, unknown)])
 
     def prune(self, used: Mask) -> tuple["Scan", Mask, Mask]:
         """Without the results and the carries that nobody needs."""

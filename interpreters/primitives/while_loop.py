@@ -16,6 +16,7 @@ from fnx.core.primitive import Undefined
 from fnx.core.recipe import Operand, Recipe
 from fnx.core.recipe import While as WhileRecipe
 from fnx.interpreters.analysis.cost_model import hoistable
+from fnx.interpreters.analysis.dependence import of_while
 from fnx.interpreters.batching import batch_jaxpr, place_axis
 from fnx.interpreters.control_flow import WhileRecord
 from fnx.interpreters.jvp import jvp_jaxpr
@@ -182,6 +183,10 @@ class While(WhileRecord):
         """Equations that do the same with less in the loop, if there are such."""
         key = ("expand", self)
         return self.body_jaxpr.once(key, lambda: _expand(self))
+
+    def independent(self, unknown: Mask) -> Mask:
+        """Which results do not depend on some operands."""
+        return tuple([not d for d in of_while(self, unknown)])
 
     def prune(self, used: Mask) -> tuple["While", Mask, Mask]:
         """Without the carries that neither the condition nor a needed result reads."""

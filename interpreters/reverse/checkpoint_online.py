@@ -22,11 +22,12 @@ from fnx.core import policy
 from fnx.core.array import Array
 from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr
 from fnx.core.primitive import Undefined
+from fnx.interpreters.analysis.dependence import of_while
 from fnx.interpreters.control_flow import ScanRecord, WhileRecord
 from fnx.interpreters.linearize import backward_jaxpr
 from fnx.interpreters.operands import only, spread, undefined
 from fnx.interpreters.passes.dce import dce, used_inputs
-from fnx.interpreters.rewrite import dependent, zeros_into
+from fnx.interpreters.rewrite import zeros_into
 from fnx.interpreters.trace import trace
 from fnx.ops.base.broadcast import full
 from fnx.ops.base.permute import Reshape
@@ -60,14 +61,7 @@ class _Reverse:
         body, n = loop.body_jaxpr, loop.body_consts
         carries = body.inputs[n:]
         self.linear_b = undefined(self.b)
-        sources = {v for v, x in zip(body.inputs, (*self.b, *start)) if isinstance(x, Undefined)}
-        while True:
-            found = dependent(body.eqns, sources)
-            more = sources | {v for v, out in zip(carries, body.outs) if out in found}
-            if more == sources:
-                break
-            sources = more
-        self.linear = tuple([v in sources for v in carries])
+        self.linear = of_while(loop, undefined(args))
         self.known = tuple([not x for x in self.linear])
         kept = dce(
             Jaxpr(body.inputs, body.eqns, only(self.known, body.outs)), (True,) * sum(self.known)

@@ -20,7 +20,8 @@ from fnx.core.primitive import Undefined
 from fnx.interpreters.control_flow import ScanRecord
 from fnx.interpreters.linearize import Known, backward_jaxpr
 from fnx.interpreters.operands import given, only, spread, undefined
-from fnx.interpreters.rewrite import live, reaching, with_zeros
+from fnx.interpreters.passes.dce import dce
+from fnx.interpreters.rewrite import reaching, with_zeros
 from fnx.interpreters.trace import trace_closed
 from fnx.ops.base.permute import Rev
 from fnx.ops.elementwise.arithmetic import add, mul, sub
@@ -336,8 +337,12 @@ def _apart(scan: ScanRecord, linear: Mask, undefined_args: Mask) -> tuple[Jaxpr,
     ins_c = [v for v, lin in zip(consts, lin_c) if not lin]
     ins_x = [v for v, lin in zip(xs, lin_x) if not lin]
     outs = [*only(known, body.outs[: scan.carry]), *kept]
-    first = Jaxpr([*ins_c, *kept, *ins_x], live(body.eqns, outs), outs, name=body.name)
+    first = _needed(Jaxpr([*ins_c, *kept, *ins_x], body.eqns, outs, name=body.name))
     inputs = [*consts, *only(linear, carry), *kept, *xs]
     outs = [*only(linear, body.outs[: scan.carry]), *body.outs[scan.carry :]]
-    rest = Jaxpr(inputs, live(body.eqns, outs), outs, name=body.name)
-    return first, rest
+    return first, _needed(Jaxpr(inputs, body.eqns, outs, name=body.name))
+
+
+def _needed(jaxpr: Jaxpr) -> Jaxpr:
+    """What the results need, of calls and loops inside too."""
+    return dce(jaxpr, (True,) * len(jaxpr.outs))

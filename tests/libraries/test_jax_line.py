@@ -148,7 +148,7 @@ def test_private_names(tmp_path):
         "def add(x, y):\n    return jax.numpy.add(x, y)\n"
     )
     program = """
-import fnx.jax, jax, jax.numpy as jnp, library
+import fnx.jax, jax, jax.numpy as jnp, library, numpy as np
 from jax._src import core, dispatch, tree_util
 from jax._src.dtypes import TypePromotionError
 from jax._src.flatten_util import ravel_pytree
@@ -162,6 +162,14 @@ assert issubclass(CustomVJPException, ValueError)
 assert jax._src.interpreters.ad.Zero is Zero and not hasattr(jax._src, "nothing")
 from jaxlib import xla_client
 assert isinstance(jax.devices()[0], xla_client.Device)
+import jax._src.scipy.special, jax._src.checkify
+assert jax._src.scipy.special.gammaln is jax.scipy.special.gammaln and jax._src.checkify.check
+util = jax._src.numpy.util
+assert [x.dtype.name for x in util.promote_dtypes_complex(np.ones(2, "f4"), 1)] == ["complex64"] * 2
+for promoted, dtype in ((util.promote_dtypes, "int64"), (util.promote_dtypes_inexact, "float64")):
+    assert {x.dtype.name for x in promoted(np.int8(1), np.arange(2))} == {dtype}
+from jaxlib._jax import PjitFunction
+assert isinstance(jax.jit(jnp.sin), PjitFunction)
 assert core.trace_state_clean()
 jax.jit(lambda x: print("traced", core.trace_state_clean()))(1.0)
 class Pair(tuple): pass

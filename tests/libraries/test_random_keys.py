@@ -12,6 +12,7 @@ import pytest
 import fnx
 import fnx.numpy as jnp
 from fnx import lax, random
+from fnx.extend import random as random_extend
 
 STATE = np.array([1, 2, 0xFFFFFFFE, 4], np.uint32)
 FRY = lax.RandomAlgorithm.RNG_THREE_FRY
@@ -267,3 +268,77 @@ def test_the_generator_of_keys_of_which_none_is_named(impl):
         random.normal(key)
     with pytest.raises(ValueError, match="does not exist"), fnx.default_prng_impl("none"):
         random.key(0)
+
+
+def counting(calls):
+    """A generator whose keys have three words, a sum and how often it was split and folded."""
+    bump = lambda words, k, by=1: words + jnp.zeros(3, "uint32").at[k].set(by)
+
+    def split(words, shape):
+        calls.append(("split", shape))
+        n = int(np.prod(shape))
+        new = words + jnp.arange(n, dtype="uint32")[:, None] * jnp.array([10, 0, 0], "uint32")
+        return bump(new, 1).reshape(*shape, 3)
+
+    return random_extend.define_prng_impl(
+        key_shape=(3,),
+        seed=lambda seed: jnp.array([1, 0, 0], "uint32") * seed.astype("uint32"),
+        split=split,
+        random_bits=lambda w, n, shape: jnp.full(shape, w[0] << (n - 8), f"uint{n}"),
+        fold_in=lambda words, data: bump(words, 2, data),
+        name="counting",
+        tag="count",
+    )
+
+
+def test_generators_of_a_programs_own():
+    calls = []
+    kind = counting(calls)
+    key = random.key(64, impl=kind)
+    assert repr(key.dtype) == "key<count>"
+    assert words(key) == [64, 0, 0]
+    assert words(random.split(key, (2, 1))) == [[[64, 1, 0]], [[74, 1, 0]]]
+    assert calls == [("split", (2, 1))]
+    assert words(random.fold_in(key, 5)) == [64, 0, 5]
+    assert random.key_impl(key) is kind
+    assert random.wrap_key_data(random.key_data(key), impl=kind) == key
+    draw = lambda k: random.uniform(random.fold_in(k, 1), (2,), "float32")
+    for f in draw, fnx.jit(draw):
+        assert f(key).tolist() == [0.25, 0.25]
+    assert fnx.vmap(draw)(random.split(key)).tolist() == [[0.25] * 2, [74 / 256] * 2]
+    assert fnx.jit(lambda k: jnp.stack([k, k]))(key).dtype is kind
+    assert bool(
+        jnp.isfinite(random.gamma(key, 2.0))
+    )  # drawn by Threefry, with two words of the key's
+    assert copy.deepcopy(key) == key
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(key)
+    with pytest.raises(ValueError, match="one axis"):
+        random_extend.define_prng_impl(
+            key_shape=(2, 2), seed=None, split=None, random_bits=None, fold_in=None
+        )
+    bad = random_extend.define_prng_impl(
+        key_shape=(1,),
+        seed=lambda s: jnp.zeros(1, "uint32"),
+        split=None,
+        random_bits=lambda w, n, shape: jnp.zeros(3, "uint8"),
+        fold_in=None,
+    )
+    with pytest.raises(ValueError, match=r"gave uint8\[3\]; expected uint64\[2\]"):
+        random.uniform(random.key(0, impl=bad), (2,))
+
+
+def test_keys_of_a_given_generator():
+    for made in random_extend.random_seed(7, "rbg"), random_extend.seed_with_impl("rbg", 7):
+        assert made == random.key(7, impl="rbg")
+    assert random_extend.threefry_prng_impl.key_shape == (2,)
+
+
+def test_functions_of_one_key_are_vectorized():
+    keys = random.split(random.key(0), (2, 3))
+    drawn = jnp.vectorize(lambda k, x: random.normal(k) + x)(keys, jnp.zeros(3))
+    assert drawn.tolist() == fnx.vmap(fnx.vmap(random.normal))(keys).tolist()
+    drawn = jnp.vectorize(lambda k: random.normal(k, (2,)), signature="()->(2)")(keys[:1])
+    assert drawn.tolist() == fnx.vmap(lambda k: random.normal(k, (2,)))(keys[0])[None].tolist()
+    split = jnp.vectorize(lambda k: random.split(k, 2), signature="()->(n)")(keys)
+    assert words(split) == words(fnx.vmap(fnx.vmap(random.split))(keys))

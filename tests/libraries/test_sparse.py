@@ -236,3 +236,75 @@ def test_the_largest_eigenvalues(dtype, tol):
 def test_eigenvalues_that_cannot_be(A, X, match):
     with pytest.raises(ValueError, match=match):
         lobpcg_standard(A, X)
+
+
+def padded(dense):
+    """With duplicates, and with elements outside along each axis whose data is not zero."""
+    m = BCOO.fromdense(dense)
+    outside = np.array([[dense.shape[0], 0], [0, dense.shape[1]]], np.int32)
+    half = np.asarray(m.data) / 2
+    data = np.concatenate([half, half, [7.0, 8.0]])
+    return BCOO((data, np.concatenate([np.asarray(m.indices)] * 2 + [outside])), shape=dense.shape)
+
+
+PARTS = [
+    0,
+    -1,
+    (2, 3),
+    slice(1, 4),
+    (slice(None), 2),
+    (slice(0, 5, 2), slice(1, 6)),
+    (..., 1),
+    (1, ...),
+]
+
+
+@pytest.mark.parametrize("make", [BCOO.fromdense, padded])
+def test_parts_and_joins(make):
+    m = make(D)
+    for index in PARTS:
+        close(m[index].todense(), D[index])
+    close([row.todense() for row in m], D)
+    close(fnx.jit(lambda m, i: m[i].todense())(m, 3), D[3])
+    close(m[1:1].todense(), D[1:1])
+    both = [m, make(2 * D)]
+    close(sparse.bcoo_concatenate(both, dimension=0).todense(), np.concatenate([D, 2 * D]))
+    close(sparse.bcoo_concatenate(both, dimension=1).todense(), np.concatenate([D, 2 * D], 1))
+    close(sparse.bcoo_reshape(m, new_sizes=(7, 5)).todense(), D.reshape(7, 5))
+    with pytest.raises(ShapeError):
+        m[::-1]
+    with pytest.raises(ShapeError):
+        sparse.bcoo_concatenate([m, m.T], dimension=0)
+
+
+@pytest.mark.parametrize("make", [BCOO.fromdense, padded])
+def test_products_of_two(make):
+    m, t = make(D), make(2 * D.T)
+    for product in m @ t, fnx.jit(lambda m, t: m @ t)(m, t):
+        assert isinstance(product, BCOO)
+        close(product.todense(), D @ (2 * D.T))
+    close((m * make(D + 1)).todense(), D * (D + 1))
+    first = (([0], [1]), ([], []))
+    for a, b in ((m, t), (m, 2 * D.T), (D, t), (D, 2 * D.T)):
+        close(sparse.todense(sparse.bcoo_dot_general(a, b, dimension_numbers=first)), D.T @ (2 * D))
+    every = (([0, 1], [1, 0]), ([], []))
+    close(sparse.bcoo_dot_general(m, 2 * D.T, dimension_numbers=every), np.sum(2 * D * D))
+    with pytest.raises(ShapeError):
+        m @ m
+    with pytest.raises(ShapeError):
+        sparse.bcoo_dot_general(m, D, dimension_numbers=(([1], [1]), ([0], [0])))
+
+
+def test_gradients_of_sparse_arguments():
+    loss = lambda tree, v: jnp.sum((tree["m"] @ v) ** 2) + jnp.sum(tree["b"] * v)
+    for m in BCOO.fromdense(D), BCSR.fromdense(D):
+        tree = {"m": m, "b": V}
+        value, (slope, of_v) = sparse.value_and_grad(loss, (0, 1))(tree, V)
+        close(value, loss(tree, V))
+        assert type(slope["m"]) is type(m)
+        close(slope["m"].todense(), 2 * np.outer(D @ V, V) * (D != 0))
+        close(slope["b"], V)
+        close(of_v, 2 * D.T @ (D @ V) + V)
+        slope, extra = sparse.grad(lambda t: (loss(t, V), 5), has_aux=True)(tree)
+        assert extra == 5
+        close(fnx.jit(sparse.grad(loss))(tree, V)["m"].data, slope["m"].data)

@@ -12,6 +12,17 @@ from fnx.experimental.sparse.bcsr import BCSR as BCSR
 from fnx.experimental.sparse.creation import empty as empty
 from fnx.experimental.sparse.creation import eye as eye
 from fnx.experimental.sparse.creation import random_bcoo as random_bcoo
+from fnx.experimental.sparse.derivatives import grad as grad
+from fnx.experimental.sparse.derivatives import value_and_grad as value_and_grad
+from fnx.experimental.sparse.functions import bcoo_concatenate as bcoo_concatenate
+from fnx.experimental.sparse.functions import bcoo_dot_general as bcoo_dot_general
+from fnx.experimental.sparse.functions import bcoo_multiply_sparse as bcoo_multiply_sparse
+from fnx.experimental.sparse.functions import bcoo_reshape as bcoo_reshape
+from fnx.experimental.sparse.functions import bcoo_slice as bcoo_slice
+from fnx.experimental.sparse.functions import bcoo_sort_indices as bcoo_sort_indices
+from fnx.experimental.sparse.functions import bcoo_squeeze as bcoo_squeeze
+from fnx.experimental.sparse.functions import bcoo_sum_duplicates as bcoo_sum_duplicates
+from fnx.experimental.sparse.functions import bcoo_transpose as bcoo_transpose
 
 
 def sparsify(f: _Callable, use_tracer: bool = False) -> _Callable:

@@ -1,7 +1,7 @@
 """Sparse arrays by coordinates, and their products with dense arrays."""
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.pytree import operations
 
 jnp: Any = numpy  # arrays get their methods when it is imported, which type checkers do not see
+installed: dict[str, Callable] = {}  # what operators do that is written with this class, by name
 
 
 class JAXSparse:
@@ -119,6 +120,8 @@ class BCOO(JAXSparse):
 
     def todense(self) -> Array:
         """The dense array."""
+        if not self.shape:
+            return jnp.sum(self.data, dtype=self.dtype)
         out = jnp.zeros(self.shape, self.dtype)
         return out.at[self._places()].add(self.data, mode="drop")
 
@@ -199,9 +202,18 @@ class BCOO(JAXSparse):
             return jnp.sum(self.data)
         return bcoo_reduce_sum(self, axes=axes)
 
+    def __getitem__(self, index: Any) -> "BCOO":
+        return installed["part"](self, index)
+
+    def __iter__(self) -> Iterator["BCOO"]:
+        return (self[k] for k in range(len(self)))
+
     # --- arithmetic
 
     def __matmul__(self, other: Any) -> Any:
+        if isinstance(other, BCOO):
+            axes = [self.ndim - 1], [max(other.ndim - 2, 0)]
+            return installed["product"](self, other, dimension_numbers=(axes, ((), ())))
         if isinstance(other, JAXSparse):
             raise TypeMismatch(
                 "the product of two sparse arrays; expected .todense() of one of them"
@@ -222,6 +234,8 @@ class BCOO(JAXSparse):
         return jnp.swapaxes(out, -1, -2) if self.ndim == 2 else out
 
     def __mul__(self, other: Any) -> "BCOO":
+        if isinstance(other, BCOO):
+            return installed["times"](self, other)
         if isinstance(other, JAXSparse):
             raise TypeMismatch(
                 "the product of two sparse arrays; expected .todense() of one of them"

@@ -19,15 +19,23 @@ from fnx.pytree.operations import tree_flatten, tree_map, tree_unflatten
 
 
 class KeyDType:
-    """The dtype of arrays of keys of one generator, each of so many words."""
+    """The dtype of arrays of keys of one generator, each of so many words.
+
+    `rules` are what a user's own generator does with words; None: `fnx.random.generators` has them.
+    """
 
     extended = "prng_key"  # its kind, to fnx.dtypes.issubdtype
     type = prng_key  # of which others read the name
     kind = "V"
     over: Callable  # keys of words and a dtype; `fnx.random` hands its class in
 
-    def __init__(self, impl: str, tag: str, words: int):
-        self.impl, self.name, self.words = impl, f"key<{tag}>", words
+    def __init__(self, impl: str, tag: str, words: int, rules: Any = None):
+        self.impl, self.name, self.words, self.rules = impl, f"key<{tag}>", words, rules
+
+    @property
+    def key_shape(self) -> tuple[int]:
+        """The shape of the words of a key."""
+        return (self.words,)
 
     @property
     def itemsize(self) -> int:
@@ -38,7 +46,18 @@ class KeyDType:
 
     __str__ = __repr__
 
+    def __copy__(self) -> "KeyDType":
+        return self
+
+    def __deepcopy__(self, memo: Any) -> "KeyDType":
+        return self  # dtypes are compared by identity
+
     def __reduce__(self) -> tuple:
+        if self.rules is not None:
+            raise TypeMismatch(
+                f"keys of {self.impl!r}, a generator of a program's own, cannot be pickled; pickle "
+                "fnx.random.key_data(keys)"
+            )
         return key_dtype_of, (self.impl,)
 
 

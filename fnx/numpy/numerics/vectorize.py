@@ -8,6 +8,7 @@ from typing import Any
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.core.source import name_of
 from fnx.numpy.arrays.creation import asarray
+from fnx.numpy.arrays.key_arrays import is_keys
 from fnx.numpy.arrays.util import canonical_axis, check_ranks, to_array, transformation
 from fnx.numpy.elementwise import ufuncs
 from fnx.numpy.structure.shapes import broadcast_shapes, broadcast_to
@@ -107,9 +108,8 @@ def vectorize(pyfunc, *, excluded=frozenset(), signature=None):
             extra = dict(zip(names, xs[len(moving) :]))
             return pyfunc(*full, **fixed, **extra)
 
-        xs = [to_array(args[k], "vectorize", k) for k in moving] + [
-            to_array(kwargs[k]) for k in names
-        ]
+        given = [(args[k], k) for k in moving] + [(kwargs[k], 0) for k in names]
+        xs = [x if is_keys(x) else to_array(x, "vectorize", k) for x, k in given]
         return _vectorized(core, xs, parsed, pyfunc)
 
     return wrapped
@@ -156,10 +156,9 @@ def _vectorized(core: Callable, xs: list, parsed: Any, pyfunc: Callable) -> Any:
 
 
 def _with_ones(x: Any, ones: list[int]) -> Any:
-    from fnx.numpy.structure.shapes import expand_dims
-
+    x = x if is_keys(x) else asarray(x)
     for k in ones:
-        x = expand_dims(x, k)
+        x = x.reshape((*x.shape[:k], 1, *x.shape[k:]))
     return x
 
 
@@ -175,7 +174,7 @@ def _checked(core: Callable, parsed: Any, sizes: dict) -> Callable:
             )
         known = dict(sizes)
         for o, term in zip(outs, parsed[1]):
-            shape = asarray(o).shape
+            shape = o.shape if is_keys(o) else asarray(o).shape
             good = len(shape) == len(term) and all(
                 known.setdefault(t, n) == n for t, n in zip(term, shape)
             )

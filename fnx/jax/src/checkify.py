@@ -1,3 +1,0 @@
-"""`jax._src.checkify`: what the public module has."""
-
-from fnx.experimental.checkify import *  # flax

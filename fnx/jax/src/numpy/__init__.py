@@ -1,0 +1,1 @@
+"""`jax._src.numpy`: what functions of `jax.numpy` are written with."""
