@@ -6,16 +6,8 @@ The names are JAX's; arrays keep the dtype that they are given, so that Python f
 import importlib as _importlib
 import sys as _sys
 import typing as _typing
+from importlib import machinery as _machinery
 from typing import Any as _Any
-
-from fnx.core import __version__ as __version__
-from fnx.core import __version_info__ as __version_info__
-from fnx.core import config as _settings
-from fnx.core import lazy_imports as _later
-from fnx.core.array import Array as Array
-from fnx.core.array import install as _install
-from fnx.core.aval import ShapedArray as _ShapedArray
-from fnx.core.buffer import importers as _importers
 
 if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx import checkpoints as checkpoints
@@ -32,6 +24,9 @@ if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx import tree as tree
     from fnx import tree_util as tree_util
     from fnx import typing as typing
+    from fnx.core import __version__ as __version__
+    from fnx.core import __version_info__ as __version_info__
+    from fnx.core.array import Array as Array
     from fnx.custom_derivatives import closure_convert as closure_convert
     from fnx.custom_derivatives import custom_gradient as custom_gradient
     from fnx.custom_derivatives import custom_jvp as custom_jvp
@@ -141,161 +136,59 @@ if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx.transforms.vmap import vmap as vmap
 
 
-_NAMES = {
-    "fnx.transforms.checkpoint": "checkpoint checkpoint_policies remat",
-    "fnx.transforms.callbacks": "pure_callback",
-    "fnx.custom_derivatives": "closure_convert custom_gradient custom_jvp custom_vjp",
-    "fnx.transforms.grad": "fwd_and_bwd grad jvp linearize value_and_grad vjp",
-    "fnx.transforms.linear_call": "linear_transpose",
-    "fnx.dtypes": "float0",
-    "fnx.transforms.jacobian": "hessian jacfwd jacobian jacrev",
-    "fnx.transforms.jit": "clear_caches jit",
-    "fnx.transforms.vmap": "vmap",
-    "fnx.process.nan_checks": "debug_infs debug_nans",
-    "fnx.experimental.index_checks": "debug_index",
-    "fnx.observe.benchmark": "benchmark",
-    "fnx.observe.notebook": "load_ipython_extension unload_ipython_extension",
-    "fnx.observe.profile": "profile",
-    "fnx.observe.progress": "progress",
-    "fnx.observe.show": "show",
-    "fnx.process.devices": (
-        "Device block_until_ready copy_to_host_async default_backend device_count "
-        "device_get device_put devices live_arrays local_device_count local_devices "
-        "process_count process_index process_indices"
-    ),
-    "fnx.transforms.mutable_refs": "Ref empty_ref free_ref freeze new_ref",
-    "fnx.process.environment": "host_count host_id host_ids print_environment_info",
-    "fnx.process.runtime": (
-        "compile_stats effects_barrier get_num_threads release_memory set_num_threads"
-    ),
-    "fnx.transforms.scopes": (
-        "compile_report ensure_compile_time_eval named_call named_scope typeof"
-    ),
-    "fnx.process.settings": (
-        "check_tracer_leaks checking_leaks config debug_key_reuse default_device "
-        "default_matmul_precision default_prng_impl disable_jit enable_checks "
-        "enable_custom_prng enable_x64 explain_cache_misses legacy_prng_key log_compiles "
-        "numpy_dtype_promotion numpy_rank_promotion softmax_custom_jvp threefry_partitionable "
-        "transfer_guard transfer_guard_device_to_device transfer_guard_device_to_host "
-        "transfer_guard_host_to_device"
-    ),
-    "fnx.process.shards": (
-        "Shard make_array_from_callback make_array_from_process_local_data "
-        "make_array_from_single_device_arrays"
-    ),
-    "fnx.sharding": "NamedSharding P make_mesh reshard set_mesh",
-    "fnx.transforms.shard_map": "pmap shard_map",
-    "fnx.transforms.make_jaxpr": "ShapeDtypeStruct eval_shape make_jaxpr",
-}
-for _module, _names in _NAMES.items():
-    _later.add("fnx", _module, _names)
-for _name in (
-    "ad_checkpoint api_util cache checkpoints custom_batching custom_derivatives debug distributed "
-    "dlpack doctor dtypes errors example_libraries "
-    "experimental export extend flatten_util image lax memory nn numpy ops profiler random ref scipy "
-    "sharding stages test_util tree tree_util typing version"
-).split():
-    _later.add("fnx", f"fnx.{_name}", _name, modules=True)
-
-for _name in "ad batching mlir partial_eval xla".split():
-    _later.add("fnx.interpreters", f"fnx.interpreters.{_name}", _name, modules=True)
-
-# The loops need tracing, and the rules of users transformations: both live under the roof, and are
-# called by names of rooms below it.
-_later.add(
-    "fnx.lax", "fnx.control_flow", "associative_scan cond fori_loop map scan switch while_loop"
+# Python locks one module at a time, a part before the package that it is in. Threads that import
+# different parts at the same time would wait for each other in a circle, and see halves. So this package
+# imports nothing of its own while others wait for it, and whatever is not its core waits for the face,
+# and most of it for fnx.numpy. These do not: what fnx.numpy is made of, and rooms that need no arrays...
+_BEFORE = frozenset(
+    "interpreters lowering numpy ops process pytree transforms "
+    "cache custom_derivatives errors jax ref tree tree_util version".split()
 )
-_later.add("fnx.lax", "fnx.process.constraints", "with_sharding_constraint")
-_later.add("fnx.lax", "fnx.transforms.implicit_diff", "custom_linear_solve custom_root")
-_later.add(
-    "fnx.ops", "fnx.numpy.numerics.segment_ops", "segment_sum segment_prod segment_max segment_min"
-)
-_later.add("fnx.numpy.arrays.util", "fnx.transforms.grad", "value_and_grad")
-_later.add("fnx.numpy.arrays.util", "fnx.control_flow", "scan while_loop")
-_later.add("fnx.numpy.arrays.util", "fnx.transforms.vmap", "vmap")
-_later.along("fnx.core.array", "fnx.numpy")  # arrays have their operators from there
-_later.along("fnx.numpy", "fnx.transforms.jit fnx.transforms.grad fnx.transforms.vmap")
-# What fnx.numpy is made of, and rooms that need no arrays; those in them that do.
-_later.bring_before(
-    "fnx.numpy",
-    but="core interpreters lowering numpy ops process pytree transforms "
-    "cache custom_derivatives errors jax ref tree tree_util version",
-    also="jax.src process.devices transforms.ravel",
-)
-_later.add("fnx.process.placement", "fnx.process.sharded_program", "at_once")
-_later.add("fnx.process.sharded_program", "fnx.transforms.traced_program", "BACKEND backend_of")
-_later.add("fnx.core.lazy_imports", "fnx.observe.displays.dispatch", "html")
-_later.add("fnx.core.primitive", "fnx.lowering.cpu.ufuncs", "compiled_ufunc")
+_AFTER = frozenset(["jax.src", "process.devices", "transforms.ravel"])  # ...but for these in them.
 
 
-def _shards(x: Array) -> _Any:
-    return _importlib.import_module("fnx.process.shards").shards(x)
+class _Finder:
+    """Finds the modules of fnx, with a loader that waits for others."""
+
+    @staticmethod
+    def find_spec(name: str, path: _Any = None, target: _Any = None) -> _Any:
+        """Where a module is; here nothing may wait, as Python holds a lock."""
+        package, _, part = name.partition(".")
+        room = part.partition(".")[0]
+        if package != "fnx" or room in ("", "core", "face"):
+            return None
+        spec = _machinery.PathFinder.find_spec(name, path, target)
+        if spec is not None and type(spec.loader) is _machinery.SourceFileLoader:
+            alone = part not in _AFTER and ("." in part or part in _BEFORE)
+            spec.loader = _Loader(spec.loader.name, spec.loader.path)
+            spec.loader.needs = ("fnx.face",) if alone else ("fnx.face", "fnx.numpy")
+        return spec
 
 
-def _devices(x: Array) -> _Any:
-    return _importlib.import_module("fnx.process.shards").devices_of(x)
+class _Loader(_machinery.SourceFileLoader):
+    """Loads a module when others are whole."""
+
+    needs: tuple[str, ...]
+
+    def exec_module(self, module: _Any) -> None:
+        for name in self.needs:
+            _importlib.import_module(name)
+        super().exec_module(module)
 
 
-def _of_a_gpu(x: _Any) -> _Any:
-    there = getattr(x, "__dlpack_device__", None)
-    if (there is None or there()[0] == 1) and not hasattr(x, "__cuda_array_interface__"):
-        return None
-    return _importlib.import_module("fnx.lowering.cuda.interchange").taken(x)
-
-
-_importers.append(_of_a_gpu)
-
-
-def _sharding_of_aval(aval: _Any) -> _Any:
-    return _importlib.import_module("fnx.process.shardings").sharding_of_aval(aval)
-
-
-# The type of an array lies on no mesh.
-_ShapedArray.sharding = property(_sharding_of_aval)  # type: ignore[attr-defined]
-_install(
-    {
-        "sharding": property(
-            lambda x: _importlib.import_module("fnx.process.shardings").sharding_of(x)
-        ),
-        "addressable_shards": property(_shards),
-        "devices": _devices,
-        "global_shards": property(
-            lambda x: _importlib.import_module("fnx.process.shards").global_shards(x)
-        ),
-        "is_fully_addressable": property(
-            lambda x: _importlib.import_module("fnx.process.shards").is_here(x)
-        ),
-    }
-)
-
-
-def _follow_settings() -> None:
-    """Bring what the settings debug_nans, debug_infs and progress ask for."""
-    if (
-        _settings.debug_nans.value
-        or _settings.debug_infs.value
-        or _settings.debug_index.value
-        or "fnx.process.nan_checks" in _sys.modules
-    ):
-        _importlib.import_module("fnx.process.nan_checks").follow_setting()
-    if _settings.debug_index.value:
-        _importlib.import_module("fnx.experimental.index_checks")
-    if _settings.progress.value:
-        _importlib.import_module("fnx.observe.progress")
-
-
-_settings.hooks.append(_follow_settings)
-_follow_settings()
-del _module, _name, _names
+_sys.meta_path.insert(0, _Finder)  # type: ignore[arg-type]
 
 
 def __getattr__(name: str) -> _Any:
     """What is imported when it is asked for."""
-    if name in _later.names(__name__):
+    if name.startswith("__") and not name.startswith("__version"):
+        raise AttributeError(f"module 'fnx' has no attribute {name!r}")
+    later = _importlib.import_module("fnx.face").later
+    if name in later.names(__name__):
         _importlib.import_module("fnx.numpy")  # arrays have their operators from there
-    return _later.find(__name__, name)
+    return later.find(__name__, name)
 
 
 def __dir__() -> list[str]:
-    names = {*globals(), *_later.names(__name__)}
+    names = {*globals(), *_importlib.import_module("fnx.face").later.names(__name__)}
     return sorted(names - {n for n in names if n.startswith("_")})

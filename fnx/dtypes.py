@@ -1,5 +1,6 @@
 """What is asked of dtypes, a module path of JAX."""
 
+from fnx import numpy as _numpy  # noqa: F401  # the whole, before parts of it
 from fnx.numpy.arrays.dtype_queries import (
     TypePromotionError,
     bfloat16,

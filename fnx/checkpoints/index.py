@@ -52,7 +52,7 @@ def read(folder: Path) -> dict:
         index = json.loads((folder / NAME).read_bytes())
         found = index.pop("checksum")
         same = found == checksum(json.dumps(index, sort_keys=True).encode())
-    except (OSError, ValueError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, LookupError, AttributeError, TypeError) as error:
         raise CorruptCheckpoint(
             f"the index of the checkpoint {folder} cannot be read: {error}"
         ) from error

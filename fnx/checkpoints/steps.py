@@ -1,7 +1,10 @@
 """The checkpoints that are in a folder."""
 
+import os
+import platform
 import re
 import shutil
+import time
 from pathlib import Path
 
 from fnx.checkpoints.index import NAME
@@ -39,6 +42,46 @@ def forget(root: Path, keep: int) -> None:
     for step in steps(root)[:-keep]:
         gone = root / f".old_{step}"
         shutil.rmtree(gone, ignore_errors=True)
-        folder_of(root, step).rename(gone)  # it is there as a whole or not at all
+        try:
+            folder_of(root, step).rename(gone)  # it is there as a whole or not at all
+        except OSError:
+            if folder_of(root, step).exists() and not gone.exists():
+                raise  # else another writer does the same
     for rest in root.glob(".old_*"):
         shutil.rmtree(rest, ignore_errors=True)
+
+
+_DRAFT = re.compile(r"\.draft_\d+_(?P<host>.*)_(?P<process>\d+)_\d+$", re.DOTALL)
+_AT_WORK = 86400.0  # seconds in which a draft of another machine may be one that is being written
+
+
+def drafted(root: Path, step: int) -> Path:
+    """A new folder for what will be a checkpoint; its name says who writes it."""
+    made = root / f".draft_{step}_{platform.node()}_{os.getpid()}_{time.time_ns()}"
+    made.mkdir()
+    return made
+
+
+def clear(root: Path) -> None:
+    """Delete what runs that were killed left, but not what others are writing now."""
+    for draft in root.glob(".draft_*"):
+        if not _is_at_work(draft):
+            shutil.rmtree(draft, ignore_errors=True)
+
+
+def _is_at_work(draft: Path) -> bool:
+    found = _DRAFT.match(draft.name)
+    if found is None:
+        return False
+    if os.name == "posix" and found["host"] == platform.node():
+        try:
+            os.kill(int(found["process"]), 0)  # asks whether it is there
+        except ProcessLookupError:
+            return False
+        except OSError:
+            return True
+        return True
+    try:
+        return time.time() - draft.stat().st_mtime < _AT_WORK
+    except OSError:
+        return False

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fnx.checkpoints import index as ix
-from fnx.checkpoints.steps import folder_of, forget
+from fnx.checkpoints.steps import clear, drafted, folder_of, forget
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, TypeMismatch
@@ -40,39 +40,57 @@ def save(folder: str | Path, step: int, tree: Any, *, keep: int | None = 3) -> P
         raise InvalidValue(
             f"save of step {step}, keep={keep}; expected 0 or more, and at least one"
         )
-    final, draft = folder_of(root, step), root / f".draft_{step}"
+    final = folder_of(root, step)
     leaves = _leaves(tree)
     first = process_index() == 0
+    names: list[str] = []
 
     def prepare() -> None:
         if final.exists():
-            raise InvalidValue(
-                f"there is a checkpoint of step {step} in {root}; expected a new step"
-            )
+            raise _is_there(step, root)
         root.mkdir(parents=True, exist_ok=True)
-        for rest in root.glob(".draft_*"):
-            shutil.rmtree(rest, ignore_errors=True)
-        draft.mkdir()
+        clear(root)
+        names.append(drafted(root, step).name)
 
     _together(prepare if first else _nothing)
-    parts: list = []
-    _together(lambda: parts.extend(_write(draft, leaves)))
-    every = _gathered(parts)
+    draft = root / _gathered(names)[0]
+    try:
+        parts: list = []
+        _together(lambda: parts.extend(_write(draft, leaves)))
+        every = _gathered(parts)
 
-    def finish() -> None:
-        body = {"format": ix.FORMAT, "step": step, "tree": ix.structure(tree, [0])}
-        described = [_described(path, x) for path, x in leaves]
-        for k, part in every:
-            described[k]["parts"].append(part)
-        _write_file(draft / ix.NAME, [ix.encoded({**body, "leaves": described})])
-        _sync(draft)
-        draft.rename(final)
-        _sync(root)
-        if keep is not None:
-            forget(root, keep)
+        def finish() -> None:
+            described = [_described(path, x) for path, x in leaves]
+            for k, part in every:
+                described[k]["parts"].append(part)
+            body = {"format": ix.FORMAT, "step": step, "tree": ix.structure(tree, [0])}
+            _write_file(draft / ix.NAME, [ix.encoded({**body, "leaves": described})])
+            _sync(draft)
+            _publish(draft, final, step)
+            if keep is not None:
+                forget(root, keep)
 
-    _together(finish if first else _nothing)
+        _together(finish if first else _nothing)
+    except BaseException:
+        if first:
+            shutil.rmtree(draft, ignore_errors=True)
+        raise
     return final
+
+
+def _publish(draft: Path, final: Path, step: int) -> None:
+    """Make a checkpoint of what is written, by one renaming."""
+    try:
+        draft.rename(final)
+    except OSError:
+        if final.exists():  # another writer was faster
+            raise _is_there(step, final.parent) from None
+        raise
+    _sync(final.parent)
+
+
+def _is_there(step: int, root: Path) -> InvalidValue:
+    return InvalidValue(f"there is a checkpoint of step {step} in {root}; expected a new step")
 
 
 def _nothing() -> None:
@@ -182,8 +200,8 @@ def _sync(folder: Path) -> None:
             os.close(handle)
 
 
-def _gathered(parts: list) -> list[tuple[int, dict]]:
-    """The parts that all processes have written."""
+def _gathered(parts: list) -> list:
+    """The items of all processes, such as the parts that they have written."""
     if not ranks:
         return parts
     text = np.frombuffer(json.dumps(parts).encode(), np.uint8)

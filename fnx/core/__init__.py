@@ -1,33 +1,20 @@
 """The core: avals, arrays, primitives, jaxprs, the current interpreter, and what lowering is told."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import importlib as _importlib
+import typing as _typing
+from typing import Any as _Any
 
-import numpy as np
-
-from fnx.core.array import Array, as_array
-from fnx.core.aval import ShapedArray
-from fnx.core.interpreter import Interpreter as Trace
-from fnx.core.interpreter import Tracer
-from fnx.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, Literal, Var
-from fnx.core.jaxpr import eval_jaxpr as _eval_jaxpr
-from fnx.core.primitive import Primitive
+if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
+    from fnx.core.aval import ShapedArray
+    from fnx.core.aval import ShapedArray as AbstractValue
+    from fnx.core.interpreter import Interpreter as Trace
+    from fnx.core.interpreter import Tracer, get_aval, pytype_aval_mappings
+    from fnx.core.jaxpr import Atom, ClosedJaxpr, DropVar, Jaxpr, Literal, Var
+    from fnx.core.jaxpr import eval_closed as eval_jaxpr
+    from fnx.core.primitive import Primitive
 
 __version__ = "0.1.0"
 __version_info__ = (0, 1, 0)
-
-AbstractValue = ShapedArray  # there are no others
-
-
-class DropVar(Var):
-    """The name of a result that nobody reads, in JAX's jaxprs; those of fnx name all results.
-
-    >>> issubclass(fnx.extend.core.DropVar, fnx.extend.core.Var)
-    True
-    """
-
-    __slots__ = ()
-
 
 __all__ = [
     "AbstractValue",
@@ -46,19 +33,32 @@ __all__ = [
     "pytype_aval_mappings",
 ]
 
-
-def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence, *args: object) -> list[Array]:
-    """Results of a jaxpr, of the arrays that it closed over and its arguments."""
-    return _eval_jaxpr(jaxpr, [*map(as_array, consts), *map(as_array, args)])
-
-
-# How to find the type of values that are no arrays, where a program has said so.
-pytype_aval_mappings: dict[type, Callable[[Any], ShapedArray]] = {
-    np.ndarray: lambda x: as_array(x).aval
+# A package that imported what it is made of would wait for another thread that has begun with one of
+# these, and which waits for the package.
+_MODULES = {
+    "aval": "AbstractValue ShapedArray",
+    "interpreter": "Trace Tracer get_aval pytype_aval_mappings",
+    "jaxpr": "Atom ClosedJaxpr DropVar Jaxpr Literal Var eval_jaxpr",
+    "primitive": "Primitive",
+}
+_OWN_NAMES = {
+    "AbstractValue": "ShapedArray",  # there are no others
+    "Trace": "Interpreter",
+    "eval_jaxpr": "eval_closed",
 }
 
 
-def get_aval(x: object) -> ShapedArray:
-    """The type of a value."""
-    rule = pytype_aval_mappings.get(type(x))
-    return as_array(x).aval if rule is None else rule(x)
+def __getattr__(name: str) -> _Any:
+    """What is imported when it is asked for."""
+    for module, names in _MODULES.items():
+        if name in names.split():
+            found = getattr(
+                _importlib.import_module(f"fnx.core.{module}"), _OWN_NAMES.get(name, name)
+            )
+            globals()[name] = found
+            return found
+    raise AttributeError(f"module 'fnx.core' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__", "__version_info__"])

@@ -68,7 +68,9 @@ class Setting:
             self._var.reset(token)
 
 
-check = Setting("check", False, "check jaxprs and Kernel IR between passes")
+check = Setting(
+    "check", False, "check jaxprs and Kernel IR between passes, and what ranks exchange"
+)
 disable_jit = Setting("disable_jit", False, "run jitted functions eagerly", calls=True)
 default_float32 = Setting(
     "default_float32", False, "Python floats make float32, ints int32", calls=True

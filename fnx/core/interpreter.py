@@ -354,3 +354,15 @@ def use(interpreter: Interpreter) -> Iterator[None]:
         yield
     finally:
         current.reset(token)
+
+
+# How to find the type of values that are no arrays, where a program has said so.
+pytype_aval_mappings: dict[type, Callable[[Any], ShapedArray]] = {
+    np.ndarray: lambda x: as_array(x).aval
+}
+
+
+def get_aval(x: object) -> ShapedArray:
+    """The type of a value."""
+    rule = pytype_aval_mappings.get(type(x))
+    return as_array(x).aval if rule is None else rule(x)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import wraps
 from typing import Any, TypeVar, TypeVarTuple
 
-from fnx.core.array import Array, ConcreteArray
+from fnx.core.array import Array, ConcreteArray, as_array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import TypeMismatch
 from fnx.core.interpreter import current, evaluate
@@ -29,6 +29,16 @@ class Var:
 
     def __repr__(self) -> str:
         return f"Var({self.aval.str_short()})"
+
+
+class DropVar(Var):
+    """The name of a result that nobody reads, in JAX's jaxprs; those of fnx name all results.
+
+    >>> issubclass(fnx.extend.core.DropVar, fnx.extend.core.Var)
+    True
+    """
+
+    __slots__ = ()
 
 
 class Literal:
@@ -213,6 +223,11 @@ def eval_jaxpr(jaxpr: Jaxpr, args: Sequence[Array]) -> list[Array]:
         if before is not None:
             origin.reset(before)
     return [env[a] if type(a) is Var else a.value for a in jaxpr.outs]  # type: ignore
+
+
+def eval_closed(jaxpr: Jaxpr, consts: Sequence, *args: object) -> list[Array]:
+    """Results of a jaxpr, of the arrays that it closed over and its arguments."""
+    return eval_jaxpr(jaxpr, [*map(as_array, consts), *map(as_array, args)])
 
 
 def subjaxprs(prim: Primitive) -> Iterator[Jaxpr]:

@@ -2,8 +2,6 @@
 
 import importlib
 import sys
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
-from types import ModuleType
 from typing import Any
 
 _known: dict[str, dict[str, tuple[str, str]]] = {}
@@ -23,46 +21,10 @@ def along(package: str, modules: str) -> None:
 
 def bring(package: str) -> None:
     """Import what comes along with a package; its last statement."""
+    if not _company:  # an array of another process is the first that this one sees of fnx
+        importlib.import_module(f"{__name__.partition('.')[0]}.face")
     for module in _company.get(package, ()):
         importlib.import_module(module)
-
-
-def bring_before(module: str, but: str, also: str) -> None:
-    """Let a module be whole before any other of its package begins, but for what it is made of.
-
-    Python locks one module at a time, a part before the package that it is in. Threads that import
-    different parts at the same time would wait for each other in a circle, and see halves.
-    """
-    sys.meta_path.insert(0, _Finder(module, frozenset(but.split()), frozenset(also.split())))  # type: ignore[arg-type]
-
-
-class _Finder:
-    def __init__(self, module: str, but: frozenset[str], also: frozenset[str]):
-        self.module, self.but, self.also = module, but, also
-        self.package = module.partition(".")[0]
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Where a module is, with a loader that waits; here nothing may, as Python holds a lock."""
-        package, _, part = name.partition(".")
-        if package != self.package or not part:
-            return None
-        if part not in self.also and ("." in part or part in self.but):
-            return None
-        spec = PathFinder.find_spec(name, path, target)
-        if spec is not None and type(spec.loader) is SourceFileLoader:
-            spec.loader = _After(spec.loader.name, spec.loader.path)
-            spec.loader.module = self.module
-        return spec
-
-
-class _After(SourceFileLoader):
-    """Loads a module when another one is whole."""
-
-    module: str
-
-    def exec_module(self, module: ModuleType) -> None:
-        importlib.import_module(self.module)
-        super().exec_module(module)
 
 
 def names(package: str) -> list[str]:

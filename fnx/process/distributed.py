@@ -16,7 +16,7 @@ from fnx.core.errors import InvalidValue
 from fnx.core.source import is_internal
 from fnx.process import devices
 
-__all__ = ["end_all", "initialize", "is_initialized", "line_of", "shutdown"]
+__all__ = ["end_all", "initialize", "is_initialized", "line_now", "line_of", "shutdown"]
 
 
 def initialize(
@@ -89,7 +89,15 @@ def is_initialized() -> bool:
 
 def line_of(error: BaseException) -> str:
     """Where in the user's code an error was raised."""
-    frames = traceback.extract_tb(error.__traceback__)
+    return _last_own(traceback.extract_tb(error.__traceback__))
+
+
+def line_now() -> str:
+    """Where the user's code is."""
+    return _last_own(traceback.extract_stack())
+
+
+def _last_own(frames: list[traceback.FrameSummary]) -> str:
     own = [f for f in frames if not is_internal(f.filename) and not f.filename.startswith("<")]
     own = [f for f in own if os.path.basename(f.filename) != "runpy.py"]
     return f"\n  at {own[-1].filename}:{own[-1].lineno} ({own[-1].name})" if own else ""

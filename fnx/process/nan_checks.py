@@ -249,3 +249,6 @@ def debug_infs(new_val: bool = True) -> AbstractContextManager[None]:
     fnx.process.nan_checks.NanFound: the operation log made an infinity
     """
     return looking(config.debug_infs, new_val)
+
+
+follow_setting()  # the environment may have asked

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from fnx.core import config, lazy_imports
-from fnx.core.array import Array, ConcreteArray, see_placed, some_placed, when_placed
+from fnx.core.array import Array, ConcreteArray, is_placed, see_placed, some_placed, when_placed
+from fnx.core.backend import donation
 from fnx.core.buffer import Buffer, described
 from fnx.core.errors import MixedDevices
 from fnx.core.interpreter import evaluate_by
@@ -80,7 +81,7 @@ class HostBuffer(Buffer):
 def put(x: Array, place: Any) -> ConcreteArray:
     """An array of a CPU device, which knows where that was asked for."""
     value = np.asarray(x)
-    if place.id == 0:  # the first CPU device, where arrays are anyway
+    if place.id == 0 and config.num_devices.value == 1:  # where arrays are anyway
         made = ConcreteArray(value, x.weak_type)
         made.put_on = Committed(place, user_source())
         return made
@@ -110,7 +111,8 @@ def run(fun: Callable, program: Any, leaves: Sequence[Array], args: tuple, kwarg
     if not placed:
         return program(leaves)
     place = place_of(given[placed[0]])
-    for k in placed:
+    far = [k for k, x in enumerate(given) if is_placed(x)]
+    for k in (*placed, *far):
         if place_of(given[k]) != place:
             names = _names(fun, len(program.consts), args, kwargs, len(given))
             first, other = (_told(given[j], names[j]) for j in (placed[0], k))
@@ -121,6 +123,9 @@ def run(fun: Callable, program: Any, leaves: Sequence[Array], args: tuple, kwarg
     if place.platform == "gpu":
         return list(program.on("cuda")(leaves))
     outs = program(leaves)
+    for k in donation(program.jaxpr, program.donated).replaced:
+        if k in placed:  # others the program itself has deleted
+            given[k].delete()
     if place.id == 0:  # the first CPU device, where arrays are anyway
         return outs
     origin = user_source()
@@ -139,6 +144,8 @@ def payload(x: Any) -> Any:
 
 
 def _told(x: Any, name: str) -> str:
+    if is_placed(x):
+        return f"{name}, {x.aval.str_short()} on the devices of {x.placed.mesh}"
     return described(payload(x), f"{name}, ")
 
 

@@ -99,6 +99,14 @@ class NamedSharding(Sharding):
 
     def __init__(self, mesh: Any, spec: PartitionSpec = PartitionSpec(), **_: Any):  # noqa: B008
         self.mesh, self.spec = mesh, spec
+        used = [n for names in spec_names(spec) for n in names]
+        unknown = set(used) - set(mesh.axis_names)
+        if unknown:
+            raise InvalidValue(f"{spec} names {unknown}, which are no axes of {mesh}")
+        if len(used) > len(set(used)):
+            raise InvalidValue(
+                f"{spec} cuts more than one axis along one of the mesh; expected each name once"
+            )
 
     def update(
         self, *, mesh: Any = None, spec: Sequence | None = None, **_: Any
@@ -123,30 +131,33 @@ class NamedSharding(Sharding):
     def check(self, aval: ShapedArray) -> None:
         """InvalidValue, a ValueError, unless arrays of this type can be cut so."""
         where = spec_names(self.spec)
-        unknown = {n for names in where for n in names} - set(self.mesh.axis_names)
-        if unknown:
-            raise InvalidValue(f"{self.spec} names {unknown}, which are no axes of {self.mesh}")
-        used = [n for names in where for n in names]
-        if len(used) > len(set(used)):
-            raise InvalidValue(
-                f"{self.spec} cuts more than one axis along one of the mesh; expected each name once"
-            )
         if len(where) > aval.ndim:
             raise InvalidValue(f"{self.spec} is longer than the rank of {aval.str_short()}")
-        for k, names in enumerate(where):
+        self._part_of(aval.shape, aval.str_short())
+
+    def _part_of(self, whole: Sequence[int], what: str) -> tuple[int, ...]:
+        """The shape of one device's part of an array."""
+        shape = list(whole)
+        for k, names in enumerate(spec_names(self.spec)):
             parts = math.prod(self.mesh.shape[n] for n in names)
-            if aval.shape[k] % parts:
+            if shape[k] % parts:
                 raise InvalidValue(
-                    f"{self.spec} cuts axis {k} of {aval.str_short()} into {parts} parts; expected a size "
-                    f"that is a multiple of {parts}"
+                    f"{self.spec} cuts axis {k} of {what} into {parts} parts; expected a size that is a "
+                    f"multiple of {parts}"
                 )
+            shape[k] //= parts
+        return tuple(shape)
 
     def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
         """The shape of one device's part of an array of this shape."""
-        shape = list(global_shape)
-        for k, names in enumerate(spec_names(self.spec)):
-            shape[k] //= math.prod(self.mesh.shape[n] for n in names)
-        return tuple(shape)
+        return self._part_of(global_shape, f"an array of shape {tuple(global_shape)}")
+
+    def is_equivalent_to(self, other: Sharding, ndim: int) -> bool:
+        """Whether arrays of this rank lie on the same devices in the same way."""
+        if not isinstance(other, NamedSharding):
+            return super().is_equivalent_to(other, ndim)
+        whole = (math.lcm(self.mesh.size, other.mesh.size),) * ndim  # all cuts of it are even
+        return self.devices_indices_map(whole) == other.devices_indices_map(whole)
 
     def devices_indices_map(self, global_shape: Sequence[int]) -> dict[Device, tuple[slice, ...]]:
         """The indices of each device's part of an array of this shape."""

@@ -9,6 +9,7 @@ the like. One key gives the same numbers at each call: split keys for new ones.
 (3,)
 """
 
+from fnx import numpy as _numpy  # the whole, before parts of it
 from fnx.numpy.arrays.public_calls import serve as _retell
 from fnx.random.continuous import (
     cauchy,

@@ -381,6 +381,12 @@ def _flatten_specs(specs: Any, tree: Any, what: str) -> list[PartitionSpec]:
             f"shard_map {what} must be a pytree prefix of what it describes: {specs!r} does not fit "
             f"{operations.tree_structure(tree)}"
         ) from error
+    for spec in found:
+        if sum(map(len, spec_names(spec))) > len(_names(spec)):
+            raise InvalidValue(
+                f"shard_map {what}: {spec} cuts more than one axis along one of the mesh; expected each "
+                "name once"
+            )
     return found
 
 

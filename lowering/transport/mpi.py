@@ -2,9 +2,10 @@
 
 Input: arrays of one shape and dtype, one from each rank.
 Output: each rank's result, a new array.
-Legal when: all ranks make the same exchanges in the same order, each from one thread at a time.
-Costs: one call of MPI an exchange. What is only moved goes as bytes, so that any dtype will do; sums of
-halves are made in float32, and truth values combine as bytes.
+Legal when: all ranks make the same exchanges in the same order, each from one thread at a time; with the
+setting `check` they tell each other what they come to, and those that differ are an error in all of them.
+Costs: one call of MPI an exchange, two where that is checked. What is only moved goes as bytes, so that any
+dtype will do; sums of halves are made in float32, and truth values combine as bytes.
 
 `Ranks` is hierarchical (as MPI libraries are within a node): the threads of a rank meet first, the first of
 them speaks for all with the other ranks, and all take their part of the answer.
@@ -19,13 +20,16 @@ from typing import Any
 
 import numpy as np
 
+from fnx.core import config
 from fnx.core.errors import MissingPackage
+from fnx.core.source import user_source
 from fnx.core.transport import Groups, TransportError, blank
 
 # What each thread waits for, and since when: a communicator, the call, seconds of `monotonic`.
 waiting: dict[int | None, tuple["Mpi", str, float]] = {}
 _OPS = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 _HALVES = ("float16", "bfloat16")
+_NOTHING = np.empty(0, np.uint8)
 
 
 def world() -> Any:
@@ -58,12 +62,28 @@ class Mpi:
         finally:
             waiting.pop(me, None)
 
+    def _check(self, what: str, x: np.ndarray) -> None:
+        """With the setting `check`: TransportError in all ranks if they come to different exchanges."""
+        if not config.check.value:
+            return
+        own = f"{what} of {x.dtype.name}{list(x.shape)}"
+        found: list[tuple[str, str]] = []
+
+        def compare() -> None:
+            found.extend(self.comm.allgather((own, str(user_source() or "an unknown line"))))
+
+        self._call(compare)
+        if len({said for said, _ in found}) > 1:
+            lines = [f"\n  {k}: {said}, at {line}" for k, (said, line) in enumerate(found)]
+            raise TransportError(f"ranks come to different exchanges:{''.join(lines)}")
+
     def world_ranks(self) -> list[int]:
         """The numbers, among all ranks, of those of the communicator."""
         group, everyone = self.comm.Get_group(), world().COMM_WORLD.Get_group()
         return group.Translate_ranks(list(range(self.size)), everyone)
 
     def all_reduce(self, x: np.ndarray, op: str) -> np.ndarray:
+        self._check(op, x)
         kind = self._kinds.get((x.dtype, op))
         if kind is None:
             return self._all_reduce_else(x, op)
@@ -89,6 +109,7 @@ class Mpi:
         return self.all_reduce(x, op)
 
     def all_gather(self, x: np.ndarray) -> np.ndarray:
+        self._check("gather", x)
         made = np.empty((self.size, *x.shape), x.dtype)
         self._call(self.comm.Allgather, _bytes(x), _bytes(made))
         return made
@@ -99,11 +120,13 @@ class Mpi:
         return np.asarray(_reduced(op, self.all_to_all(x))).astype(x.dtype)  # in the order of ranks
 
     def all_to_all(self, x: np.ndarray) -> np.ndarray:
+        self._check("all_to_all", x)
         made = np.empty_like(x, order="C")
         self._call(self.comm.Alltoall, _bytes(x), _bytes(made))
         return made
 
     def permute(self, x: np.ndarray, pairs: tuple[tuple[int, int], ...]) -> np.ndarray:
+        self._check(f"permute {pairs}", x)
         receives = any(b == self.rank for _, b in pairs)
         made = blank(x) if receives else np.zeros_like(x, order="C")
         waiting = [self.comm.Irecv(_bytes(made), a) for a, b in pairs if b == self.rank]
@@ -112,11 +135,13 @@ class Mpi:
         return made
 
     def broadcast(self, x: np.ndarray, root: int) -> np.ndarray:
+        self._check(f"broadcast from {root}", x)
         made = np.array(x, order="C")
         self._call(self.comm.Bcast, _bytes(made), root)
         return made
 
     def barrier(self) -> None:
+        self._check("barrier", _NOTHING)
         self._call(self.comm.Barrier)
 
     def split(self, groups: Groups) -> "Mpi":

@@ -16,6 +16,7 @@ import pytest
 import fnx
 import fnx.numpy as jnp
 from fnx import checkpoints
+from fnx.checkpoints import writing
 from fnx.core import config, dtypes
 from fnx.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.sharding import NamedSharding
@@ -113,7 +114,7 @@ def test_what_cannot_be_done_says_why(tmp_path):
     assert checkpoints.steps(tmp_path) == [1]
 
 
-@pytest.mark.parametrize("damage", ["change", "cut", "remove", "index", "no index"])
+@pytest.mark.parametrize("damage", ["change", "cut", "remove", "index", "no index", "list"])
 def test_files_that_are_not_what_was_written_are_found(damage, tmp_path):
     where = checkpoints.save(tmp_path, 1, {"x": jnp.arange(100.0)})
     data, index = where / "process_0.bin", where / "index.json"
@@ -130,7 +131,7 @@ def test_files_that_are_not_what_was_written_are_found(damage, tmp_path):
         body["leaves"][0]["shape"] = [50]
         index.write_text(json.dumps(body))
     else:
-        index.write_text("{")
+        index.write_text("{" if damage == "no index" else "[1]")
     with pytest.raises(checkpoints.CorruptCheckpoint):
         checkpoints.restore(tmp_path)
 
@@ -147,6 +148,29 @@ def test_arrays_come_back_as_they_lay_or_as_is_asked(tmp_path):
         assert checkpoints.restore(tmp_path, shardings={"x": t, "k": None})["x"].sharding == t
 
 
+@pytest.mark.parametrize("steps", [(2, 3, 4), (1,)])
+def test_writers_at_the_same_time_leave_each_other_alone(steps, tmp_path, monkeypatch):
+    """While one writes step 1, another saves and forgets others, or is faster with the same."""
+    write, saved = writing._write_file, []
+
+    def slow(path, blocks):
+        write(path, blocks)
+        if not saved:
+            saved.append(True)
+            for step in steps:
+                checkpoints.save(tmp_path, step, {"x": jnp.ones(2)}, keep=2)
+
+    monkeypatch.setattr(writing, "_write_file", slow)
+    if 1 in steps:
+        with pytest.raises(InvalidValue, match="a checkpoint of step 1"):
+            checkpoints.save(tmp_path, 1, {"x": jnp.zeros(2)})
+    else:
+        checkpoints.save(tmp_path, 1, {"x": jnp.zeros(2)}, keep=None)
+    found = checkpoints.restore(tmp_path, step=1)["x"]
+    np.testing.assert_array_equal(found, np.ones(2) if 1 in steps else np.zeros(2))
+    assert not list(tmp_path.glob(".*"))
+
+
 def test_what_killed_runs_left_is_cleared(tmp_path):
     (tmp_path / ".draft_7").mkdir(parents=True)
     (tmp_path / ".draft_7" / "process_0.bin").write_bytes(b"rest")
@@ -160,6 +184,7 @@ RUN = """
 import sys
 import numpy as np
 from fnx import checkpoints
+from fnx.checkpoints import writing
 folder, last = sys.argv[1], int(sys.argv[2])
 step = checkpoints.latest(folder)
 x = np.arange(20000.0) if step is None else np.asarray(checkpoints.restore(folder)["x"])

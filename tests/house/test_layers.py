@@ -7,7 +7,7 @@ from graphlib import CycleError, TopologicalSorter
 import pytest
 from module_graph import PACKAGES, ROOMS, imports, may_use, modules, room
 
-from fnx.core import lazy_imports
+import fnx
 
 CORE_MAY_USE = {"numpy", "ml_dtypes"}
 LOADED_LATE = {"numba", "llvmlite", "scipy"}
@@ -183,17 +183,16 @@ def test_the_checker_finds_a_cycle():
 
 def test_what_numpy_is_made_of_begins_without_it():
     """Threads that import parts at the same time would wait for each other in a circle."""
-    finder = next(f for f in sys.meta_path if type(f) is lazy_imports._Finder)
     known, late = modules(), set()
     for module, file in known.items():
         first = module.split(".")[1:2]
         text = file.read_text()
-        below = first and first[0] in finder.but - {"numpy"}
+        below = first and first[0] in fnx._BEFORE - {"numpy"}
         if below and ("fnx.numpy" in text or "from fnx import" in text):
             found = imports(module, text, frozenset(known), file.name == "__init__.py")
             if any(at_load and name.startswith("fnx.numpy") for name, at_load, _ in found):
                 late.add(module)
-    also = [f"fnx.{name}" for name in finder.also]
+    also = [f"fnx.{name}" for name in fnx._AFTER]
     within = {m: [a for a in also if f"{m}.".startswith(f"{a}.")] for m in late}
     assert all(within.values()), within
     assert {a for found in within.values() for a in found} == set(also)

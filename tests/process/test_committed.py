@@ -34,6 +34,15 @@ def test_results_are_on_the_device_of_the_arguments(devices):
     np.testing.assert_allclose(fnx.vmap(lambda a: f(a, a)["sum"])(x[:, None]), 2 * x[:, None])
 
 
+def test_donated_arrays_are_gone_and_results_lie_where_they_lay(devices):
+    f = fnx.jit(lambda x: x + 1, donate_argnums=0)
+    for place in (*devices[:2], *devices[:2]):  # also those that go the short way
+        x = fnx.device_put(np.ones(64), place)
+        found = f(x)
+        assert (found.device, x.is_deleted()) == (place, True)
+        np.testing.assert_array_equal(found, 2 * np.ones(64))
+
+
 def test_what_was_put_nowhere_goes_everywhere(devices):
     x = jnp.arange(3.0)
     y = fnx.device_put(np.ones(3), devices[1])
@@ -59,6 +68,11 @@ def test_mixing_devices_names_both_arrays_and_their_lines(devices):
     assert text.count("test_committed.py") >= 2
     with pytest.raises(MixedDevices, match="scale, float64"):
         model(x, {"w": x[None]}, scale=fnx.device_put(np.ones(3), devices[1]))
+    with pytest.raises(MixedDevices, match=r"id=0\).*id=1\)"):
+        x + fnx.device_put(np.ones(3), devices[1])
+    across = fnx.device_put(np.ones(4), fnx.NamedSharding(fnx.make_mesh((2,), ("x",)), fnx.P("x")))
+    with pytest.raises(MixedDevices, match=r"x, float64.*id=0\).*the devices of Mesh\('x': 2\)"):
+        fnx.jit(lambda x, y: x + y[:3])(x, across)
     moved = fnx.device_put(y, x.device)
     np.testing.assert_array_equal(model(x, {"w": moved}), 2 * np.ones(3))
 

@@ -87,6 +87,23 @@ def test_what_cannot_be_cut_is_refused():
         fnx.make_array_from_single_device_arrays((4, 8), sharding("x", "y"), [jnp.ones((2, 4))])
 
 
+def test_shardings_name_axes_of_their_mesh_once():
+    with config.num_devices(4):
+        mesh = fnx.make_mesh((2, 2), ("x", "y"))
+        with pytest.raises(InvalidValue, match=r"names \{'z'\}"):
+            NamedSharding(mesh, P("z"))
+        with pytest.raises(InvalidValue, match="each name once"):
+            NamedSharding(mesh, P("x", "x"))
+        f = fnx.shard_map(lambda x: x, mesh=mesh, in_specs=P("x"), out_specs=P("x", "x"))
+        with pytest.raises(InvalidValue, match="each name once"):
+            f(np.ones((4, 4)))
+        with pytest.raises(InvalidValue, match=r"shape \(5, 2\) into 2 parts"):
+            NamedSharding(mesh, P("x")).shard_shape((5, 2))
+        one, other = NamedSharding(mesh, P("x")), NamedSharding(mesh, P(("x",), None))
+        assert one.is_equivalent_to(other, 2)
+        assert not one.is_equivalent_to(NamedSharding(mesh, P("y")), 2)
+
+
 def test_visualize(capsys):
     fnx.debug.visualize_array_sharding(fnx.device_put(X, sharding("x")))
     assert capsys.readouterr().out == "CPU 0,1: (2, 8) at [0:2, :]\nCPU 2,3: (2, 8) at [2:4, :]\n"

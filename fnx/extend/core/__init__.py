@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from fnx.core import DropVar as DropVar
 from fnx.core.array import Array, as_array
 from fnx.core.aval import ShapedArray
 from fnx.core.interpreter import Interpreter as Trace
 from fnx.core.interpreter import current, evaluate, use
 from fnx.core.jaxpr import ClosedJaxpr as ClosedJaxpr
+from fnx.core.jaxpr import DropVar as DropVar
 from fnx.core.jaxpr import Eqn as JaxprEqn
 from fnx.core.jaxpr import Jaxpr as Jaxpr
 from fnx.core.jaxpr import Literal as Literal

@@ -1,5 +1,6 @@
 """Linear algebra with scipy.linalg's names, on stacks of matrices."""
 
+from fnx import numpy as _numpy  # the whole, before parts of it
 from fnx.numpy.arrays.public_calls import serve as _retell
 from fnx.numpy.linalg import det as _det
 from fnx.numpy.linalg import inv as _inv

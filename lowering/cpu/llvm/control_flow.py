@@ -187,7 +187,7 @@ class Flow(Function):
         end = self.block
         group, vectors = number if s.kind.vectorized else None, _vectors(s)
         together = 0 if vectors else self._together(s)
-        lanes = _lanes(s)
+        lanes = 0 if _is_short(s) and not vectors else _lanes(s)
         vectors *= 2 if lanes else 1
         facts = self.module.loop(
             number, group, s.rolled, vectors, _is_rolled(s), len(dtypes), together, lanes
@@ -374,6 +374,11 @@ def _vectors(s: kernel.Loop) -> int:
     widest = max([itemsize(PART.get(t, t)) for t in types], default=1)
     exprs = [e for x in traversal.statements(s.body) for e in traversal.expressions(x)]
     return 1 if loop_tails.kind(exprs) == "crowded" else side_by_side(s.extent.attr * widest)
+
+
+def _is_short(s: kernel.Loop) -> bool:
+    """Whether LLVM makes no vectors of a loop, but for a remark, unless they are whole ones."""
+    return traversal.has_known_extent(s) and s.extent.attr <= thresholds.SHORT_LOOP
 
 
 def _lanes(s: kernel.Loop) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core.array import ConcreteArray
-from fnx.core.buffer import Deleted
+from fnx.core.buffer import Buffer, Deleted
 
 
 def calling(
@@ -36,8 +36,10 @@ def calling(
         gone_after = [x for x in given if is_unseen(x, leaves)]
         over = []  # what is written over
         for leaf in given:
-            if type(leaf) is ConcreteArray and type(leaf._value) is Deleted:
-                np.asarray(leaf._value)  # raises
+            if type(leaf) is ConcreteArray and isinstance(leaf._value, Buffer):
+                if type(leaf._value) is Deleted:
+                    np.asarray(leaf._value)  # raises
+                return NotImplemented  # results are to lie where it does
         for _, k in pairs:
             leaf = leaves[k]
             if is_alone(leaf, leaves):

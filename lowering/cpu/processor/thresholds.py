@@ -163,6 +163,9 @@ PRODUCT_TERMS = 16  # terms up to which a sum of products is one expression
 PRODUCT_COLUMNS = 8  # columns of a result, up to which each has a sum in a register
 PRODUCT_REUSED = 4  # rows of the result from which on a better layout of the other operand pays
 
+# iterations up to which LLVM makes no vectors of a loop; told how wide, it prints a remark of it
+SHORT_LOOP = 16
+
 
 def machine() -> Machine:
     """This CPU, with the width of its vectors."""

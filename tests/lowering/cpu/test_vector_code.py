@@ -8,6 +8,8 @@ import pytest
 
 import fnx as jax
 import fnx.numpy as jnp
+from fnx import lax
+from fnx.core import config
 from fnx.lowering.cpu.llvm import kernel_facts, loop_tails
 from fnx.lowering.cpu.processor import features
 
@@ -241,3 +243,12 @@ def test_bits_of_numbers_choose_without_branches():
     assert int(compiled(data, 0x8408)) == crc
     asm = compiled.lower(data, 0x8408).as_text("asm")
     assert len(re.findall(r"\tj[a-z]+\t", asm)) < 8
+
+
+@pytest.mark.parametrize("columns", [8, 16])
+def test_llvm_says_nothing_of_short_loops(columns, capfd):
+    """Told how wide vectors are, it prints a remark where it makes none of a loop."""
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(9, columns)))
+    with config.cache(False):
+        jax.jit(lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (3, 2), (1, 1), "SAME"))(x)
+    assert capfd.readouterr().err == ""

@@ -66,6 +66,22 @@ def test_a_rank_that_fails_ends_the_job_with_its_message():
 
 
 @needs_mpi
+def test_ranks_that_come_to_different_exchanges_are_told_both_lines(tmp_path, monkeypatch):
+    script = tmp_path / "differ.py"
+    script.write_text(
+        "import fnx, numpy as np\n"
+        "from fnx.process.devices import ranks\n"
+        "if fnx.process_index() == 1: ranks[0].all_reduce(np.ones(2, 'float32'), 'sum')\n"
+        "ranks[0].all_reduce(np.ones(1), 'sum')\n"
+    )
+    monkeypatch.setenv("FNX_CHECK", "1")
+    done = start(2, str(script), timeout=60)
+    assert done.returncode != 0
+    assert f"0: sum of float64[1], at {script}:4 (<module>)" in done.stderr
+    assert f"1: sum of float32[2], at {script}:3 (<module>)" in done.stderr
+
+
+@needs_mpi
 def test_a_rank_that_exits_ends_the_job(tmp_path):
     script = tmp_path / "exits.py"
     script.write_text(
@@ -88,7 +104,7 @@ if fnx.process_index() == 1:
     match sys.argv[1]:
         case "ends": sys.exit(0)
         case "is killed": os.kill(os.getpid(), 9)
-        case "leaves": os._exit(4)
+        case "leaves": os._exit(0)
         case "hangs":
             while True: time.sleep(0.01)
 ranks[0].barrier()
@@ -101,7 +117,7 @@ ranks[0].barrier()
     [
         ("ends", "waits in Barrier, and rank 1 has ended its program without coming there at"),
         ("is killed", ""),  # MPI's own
-        ("leaves", ""),
+        ("leaves", "rank 1 of 3 called os._exit(0)"),
         ("hangs", "for other ranks in Barrier at"),
     ],
 )
