@@ -160,7 +160,7 @@ def _rows_updated(jaxpr: Jaxpr, consts: int) -> dict[int, int]:
             e = maker.get(out)  # type: ignore[arg-type]
             if e is not None and e.prim.name == "while" and out.aval.size > policy.SMALL:
                 row = e.inputs[e.prim.input_output_aliases()[e.outs.index(out)]]  # type: ignore
-                if row in jaxpr.inputs[consts:] and uses[row] == 1:
+                if row in jaxpr.inputs[consts:] and uses[row] == uses[out] == 1:
                     found[k] = jaxpr.inputs.index(row)  # type: ignore[arg-type]
         return found
 

@@ -8,7 +8,8 @@ A loop `while any(w) & s` with the mask `p` is apart if
 - with `p` down the body hands on all that a member has (or sets it to a constant), and `p` stays down;
 - with `p` up the next `p` is `w` of what the body hands on, so that `p` is `w` always if it is so at first;
 - `s` and what is carried for all alike depend on nothing of a single member, and `w` on nothing shared;
-- any other question asked of all members, in the body, is of a flag that implies that it was up before.
+- any other question asked of all members, in the body, is of a flag that implies that it was up before;
+- a loop in the body is apart, too: its mask is `w` at first, and what it has for all alike is not used.
 
 Source: value numbering (Muchnick 1997, ch. 12); induction over iterations.
 """
@@ -34,8 +35,7 @@ from fnx.ops.elementwise.arithmetic import add
 from fnx.ops.elementwise.select import and_, ne, or_
 from fnx.ops.reduction.reduction import ReduceOr
 
-from .numbering import Numbering, literal
-from .questions import SUMS, asks_all, holds_question, keeps_apart, moves
+from .numbering import SUMS, Numbering, asks_all, holds_question, keeps_apart, literal, moves
 
 Mask = tuple[bool, ...]
 _BOOL = np.dtype(bool)
@@ -118,7 +118,9 @@ class Waiting:
 
     def waits(self, k: int) -> dict[int, Any] | None:
         """The carries that are a constant once the mask is down; None if others change then."""
+        self.values.keeps = True
         outs = self.step(self.with_mask(k, False))
+        self.values.keeps = False
         settled: dict[int, Any] = {}
         for j, (v, o, m) in enumerate(zip(self.carry, outs, self.mask, strict=True)):
             if j == k:
