@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from dataclasses import field, replace
 from typing import Any, ClassVar, Self
 
+from fnx.core import policy
 from fnx.core.aval import ShapedArray
 from fnx.core.backend import Backend
+from fnx.core.def_use import definitions, use_counts
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Jaxpr
 from fnx.core.primitive import Primitive
@@ -49,7 +51,8 @@ class ScanRecord(HigherOrder):
         return values[:n], values[n:m], values[m:]
 
     def input_output_aliases(self) -> dict[int, int]:
-        return {k: self.consts + k for k in range(self.carry)}
+        carries = {k: self.consts + k for k in range(self.carry)}
+        return carries | _rows_updated(self.jaxpr, self.consts) if self.divergent else carries
 
     def with_jaxpr(self, jaxpr: Jaxpr, consts: int, carry: int) -> Self:
         divergent = self.divergent and not carry
@@ -143,6 +146,25 @@ class WhileRecord(HigherOrder):
     @property
     def effects(self) -> bool:  # type: ignore[override]
         return any(e.prim.effects for e in (*self.cond_jaxpr.eqns, *self.body_jaxpr.eqns))
+
+
+def _rows_updated(jaxpr: Jaxpr, consts: int) -> dict[int, int]:
+    """Results of a loop over a batch whose rows are those of an operand, after a loop that carries them.
+
+    The operand's number is given for each; nobody else in the loop over the batch reads it.
+    """
+
+    def find() -> dict[int, int]:
+        maker, uses, found = definitions(jaxpr.eqns), use_counts(jaxpr), {}
+        for k, out in enumerate(jaxpr.outs):
+            e = maker.get(out)  # type: ignore[arg-type]
+            if e is not None and e.prim.name == "while" and out.aval.size > policy.SMALL:
+                row = e.inputs[e.prim.input_output_aliases()[e.outs.index(out)]]  # type: ignore
+                if row in jaxpr.inputs[consts:] and uses[row] == uses[out] == 1:
+                    found[k] = jaxpr.inputs.index(row)  # type: ignore[arg-type]
+        return found
+
+    return jaxpr.once(("rows updated", consts), find)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from fnx.core.array import ConcreteArray
 from fnx.core.interpreter import evaluate
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from fnx.core.primitive import Primitive
+from fnx.interpreters.control_flow import CondRecord
 from fnx.interpreters.rewrite import Renaming, splice, with_jaxprs
 from fnx.ops.base.broadcast import Broadcast, Sum
 from fnx.ops.base.permute import Reshape, Transpose
@@ -72,6 +73,8 @@ class ValueNumbering:
             atoms = tuple([self.name(a) for a in e.inputs])
             # What is called is not simplified first, or equations would be at each call around them.
             inner = called(e.prim, self.final, atoms)
+            if self.final and isinstance(e.prim, CondRecord) and (known := _taken(e, atoms)):
+                inner, atoms = known, atoms[1:]
             if inner is None:
                 e = Eqn(with_jaxprs(e.prim, self.simplified), e.inputs, e.outs, e.source)
                 inner = expanded(e.prim)
@@ -282,6 +285,16 @@ _NEUTRAL: dict[str, tuple[float, tuple[int, ...]]] = {
     "add": (0, (0, 1)),
     "pow": (1, (1,)),
 }
+
+
+def _taken(e: Eqn, atoms: tuple) -> Jaxpr | None:
+    """The branch that is taken, if it is known which."""
+    if not _is_known(atoms[0]):
+        return None
+    branches = e.prim.branches  # type: ignore[attr-defined]
+    taken = branches[min(max(int(atoms[0].value._value), 0), len(branches) - 1)]
+    alike = all(a.aval == v.aval for a, v in zip(taken.outs, e.outs, strict=True))
+    return taken if alike else None
 
 
 def _is_known(atom: Atom) -> bool:

@@ -14,8 +14,8 @@ It stays one loop over all members for derivatives and further batches, which kn
 Source: if-conversion, backwards (Allen et al. 1983); loop splitting (Allen & Kennedy 2001, ch. 5).
 Input: a while loop of one member, which operands are batched, and the operands themselves.
 Output: a loop over all members until flags are down and masks say what conditions say; loops of members.
-Legal when: `masks.Proof` finds it so; a step is straight code.
-Pays when: there are `MEMBERS`, and a step fits into registers.
+Legal when: `masks.Proof` finds it so; a step is straight code, or has a masked loop inside that is.
+Pays when: there are `MEMBERS`, and a step fits into registers, but for arrays of which it replaces parts.
 Costs: the body twice, if there are flags.
 """
 
@@ -46,7 +46,7 @@ from fnx.ops.structure.basic import broadcast_axis, scalar
 
 from .divergent import one_by_one
 from .masks import Apart, Proof, without_flags
-from .questions import holds_question
+from .numbering import holds_question
 from .scan import Scan
 
 Mask = tuple[bool, ...]

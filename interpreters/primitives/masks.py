@@ -8,7 +8,8 @@ A loop `while any(w) & s` with the mask `p` is apart if
 - with `p` down the body hands on all that a member has (or sets it to a constant), and `p` stays down;
 - with `p` up the next `p` is `w` of what the body hands on, so that `p` is `w` always if it is so at first;
 - `s` and what is carried for all alike depend on nothing of a single member, and `w` on nothing shared;
-- any other question asked of all members, in the body, is of a flag that implies that it was up before.
+- any other question asked of all members, in the body, is of a flag that implies that it was up before;
+- a loop in the body is apart, too: its mask is `w` at first, and what it has for all alike is not used.
 
 Source: value numbering (Muchnick 1997, ch. 12); induction over iterations.
 """
@@ -22,24 +23,23 @@ import numpy as np
 from fnx.core import policy
 from fnx.core.array import ConcreteArray
 from fnx.core.fast_dataclasses import dataclass
-from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
-from fnx.core.primitive import Primitive
+from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var, subjaxprs
 from fnx.interpreters.batching import batch_jaxpr
 from fnx.interpreters.control_flow import WhileRecord
 from fnx.interpreters.operands import only
 from fnx.interpreters.passes.dce import dce
-from fnx.interpreters.rewrite import bind_into, live, reaching
-from fnx.ops.base.broadcast import Broadcast
+from fnx.interpreters.passes.simplify import simplify
+from fnx.interpreters.rewrite import bind_into, live, reaching, reads
 from fnx.ops.base.permute import Reshape
 from fnx.ops.elementwise.arithmetic import add
 from fnx.ops.elementwise.select import and_, ne, or_
 from fnx.ops.reduction.reduction import ReduceOr
 
-from .questions import SUMS, asks_all, keeps_apart, moves
-from .write_out import WritingOut
+from .numbering import SUMS, Numbering, asks_all, holds_question, keeps_apart, literal, moves
 
 Mask = tuple[bool, ...]
 _BOOL = np.dtype(bool)
+_VIEWS = ("broadcast_in_dim", "reshape", "squeeze")
 
 
 @dataclass(frozen=True)
@@ -59,155 +59,25 @@ class Apart:
     shared: Jaxpr | None
 
 
-class Numbering(WritingOut):
-    """Value numbering that knows questions, and the algebra of truth."""
+class Waiting:
+    """A loop in which members may wait: its condition, its body, and which carries are members' own."""
 
-    def __init__(self) -> None:
-        super().__init__(_as_it_is)
-        self.down: set[Atom] = set()  # flags that no member has
-
-    def add(self, eqns: Sequence[Eqn]) -> None:
-        for e in eqns:
-            if asks_all(e.prim) and e.inputs[0].aval.shape:
-                x = self.name(e.inputs[0])
-                known = self.truth(x)
-                found = _literal(False) if x in self.down else None
-                found = found if known is None else _literal(known)
-                self.name[e.outs[0]] = found or self.equation(e, (x,))[0]
-            else:
-                super().add([e])
-
-    def identity(self, prim: Primitive, atoms: tuple) -> Atom | None:
-        if prim.name in ("and", "or") and atoms[0].aval.dtype == _BOOL:
-            shape = max([a.aval.shape for a in atoms], key=len)
-            for x, y in (atoms, atoms[::-1]):
-                known = self.truth(x)
-                if x is y or known is (prim.name == "and"):
-                    return y if y.aval.shape == shape else self.spread(y, shape)
-                if known is not None:
-                    return self.spread(_literal(known), shape)
-        return super().identity(prim, atoms)
-
-    def truth(self, atom: Atom) -> bool | None:
-        """What all elements of a bool are, if that is known."""
-        if atom.aval.dtype != _BOOL:
-            return None
-        value = self.constant(atom)
-        return None if value is None else bool(value)
-
-    def constant(self, atom: Atom) -> Any:
-        """The number that all elements are, if it is known."""
-        while (e := self.maker.get(atom)) and e.prim.name in ("broadcast_in_dim", "reshape"):  # type: ignore
-            atom = e.inputs[0]
-        if type(atom) is Literal and type(atom.value) is ConcreteArray and not atom.aval.shape:
-            return atom.value._value
-        return None
-
-    def spread(self, atom: Atom, shape: tuple[int, ...]) -> Atom:
-        if not shape:
-            return atom
-        out = Var(atom.aval.update(shape=shape))
-        e = Eqn(Broadcast(shape, ()), [atom], [out])
-        return self.equation(e, (atom,))[0]
-
-    def made(self, atom: Atom, name: str) -> Eqn | None:
-        e = self.maker.get(atom) if type(atom) is Var else None
-        return e if e is not None and e.prim.name == name else None
-
-    def later(self, x: Atom, inputs: Sequence[Var], carry: Sequence[Var], outs: list) -> Atom:
-        """The same of what an iteration hands on."""
-        fixed = [v for v in inputs if v not in carry]
-        found = Jaxpr([*fixed, *carry], live(self.eqns, [x]), [x])
-        return self.outs(found, [*fixed, *outs])[0]
-
-    def flags(
-        self, inputs: Sequence[Var], carry: Sequence[Var], outs: list[Atom]
-    ) -> list[Atom] | None:
-        """What an iteration asks of all members, if no member has it again once none has."""
-        found = []
-        for e in live(self.eqns, outs):
-            if asks_all(e.prim):
-                (x,) = e.inputs
-                if not self.implies(self.later(x, inputs, carry, outs), x):
-                    return None
-                found.append(x)
-        return found
-
-    def implies(self, a: Atom, b: Atom) -> bool:
-        """Whether `a` is never true where `b` is not."""
-        if a is b or self.truth(a) is False:
-            return True
-        e = self.maker.get(a)  # type: ignore[arg-type]
-        if e is None:
-            return False
-        if e.prim.name == "and":
-            return any(self.implies(x, b) for x in e.inputs)
-        if e.prim.name in ("or", "select_n"):
-            return all(self.implies(x, b) for x in e.inputs[e.prim.name == "select_n" :])
-        return False
-
-
-def _as_it_is(jaxpr: Jaxpr) -> Jaxpr:
-    return jaxpr
-
-
-def _literal(value: bool) -> Literal:
-    return Literal(ConcreteArray(np.asarray(value)))
-
-
-class Proof:
-    """What is found out about a loop of one member, of which `batched` operands are those of a batch."""
-
-    def __init__(self, member: WhileRecord, batched: Mask, atoms: Sequence[Atom]):
-        self.member, self.batched = member, batched
-        self.mask = member.parts(batched)[2]
-        c, b, _ = member.parts(batched)
-        self.cond = batch_jaxpr(member.cond_jaxpr, 1, (*c, *self.mask))[0]
-        self.body = batch_jaxpr(member.body_jaxpr, 1, (*b, *self.mask), self.mask)[0]
-        n, m = member.cond_consts, member.body_consts
-        avals = [*self.cond.in_avals[:n], *self.body.in_avals]
-        self.inputs = [Var(a) for a in avals]
-        self.values = Numbering()
-        first: dict[Any, Var] = {}
-        known: list[Atom] = []
-        for atom, v, own in zip(atoms, self.inputs, batched, strict=True):
-            same = first.setdefault((atom, own), v) if type(atom) is Var else v
-            number = type(atom) is Literal and not own and not atom.aval.shape
-            known.append(atom if number else same)
-        self.consts, self.carry = known[: n + m], list(self.inputs[n + m :])
-
-    def apart(self) -> Apart | None:
-        """The loop of one member, if it is apart, and straight code."""
-        if not (keeps_apart(self.member.cond_jaxpr) and keeps_apart(self.member.body_jaxpr)):
-            return None
-        test, outs = self.test(self.carry), self.step(self.carry)
-        goes = self.question(test)
-        if goes is None or not self.shares(test, outs):
-            return None
-        for k in self.masks(outs):
-            settled = self.waits(k)
-            if settled is None:
-                continue
-            up = self.step(self.with_mask(k, True))
-            again = self.question(self.test(up))
-            if again is None or again is not up[k] or not self.own(goes, settled):
-                continue
-            flags = self.values.flags(self.inputs, self.carry, outs)
-            if flags is not None and all(x.aval.shape == (1,) for x in flags):
-                return self.made(k, goes, flags, settled, outs)
-        return None
+    def __init__(self, values: Numbering, loop: Any, consts: list, carry: list[Var], mask: Mask):
+        self.values, self.carry, self.mask = values, carry, mask
+        self.cond, self.body, self.cond_consts = loop.cond_jaxpr, loop.body_jaxpr, loop.cond_consts
+        self.consts = consts
 
     # --- evaluation
 
     def test(self, carry: Sequence[Atom]) -> Atom:
-        return self.values.outs(self.cond, [*self.consts[: self.member.cond_consts], *carry])[0]
+        return self.values.outs(self.cond, [*self.consts[: self.cond_consts], *carry])[0]
 
     def step(self, carry: Sequence[Atom]) -> list[Atom]:
-        return self.values.outs(self.body, [*self.consts[self.member.cond_consts :], *carry])
+        return self.values.outs(self.body, [*self.consts[self.cond_consts :], *carry])
 
     def with_mask(self, k: int, value: bool) -> list[Atom]:
         carry: list[Atom] = list(self.carry)
-        carry[k] = self.values.spread(_literal(value), self.carry[k].aval.shape)
+        carry[k] = self.values.spread(literal(value), self.carry[k].aval.shape)
         return carry
 
     def terms(self, test: Atom) -> list[Atom]:
@@ -228,21 +98,18 @@ class Proof:
     def depends(self, atoms: Sequence[Atom]) -> set[Var]:
         return reaching(self.values.eqns, atoms)
 
-    def own_inputs(self) -> list[Var]:
-        return only(self.batched, self.inputs)
-
-    def shares(self, test: Atom, outs: Sequence[Atom]) -> bool:
-        """Whether what concerns all members depends on none of them."""
+    def shares(self, test: Atom, outs: Sequence[Atom], own: Sequence[Var]) -> bool:
+        """Whether what concerns all members depends on none of them, who have their `own`."""
         alike = [o for o, m in zip(outs, self.mask) if not m]
         rest = [t for t in self.terms(test) if not self.asked(t)]
-        return self.depends([*alike, *rest]).isdisjoint(self.own_inputs())
+        return self.depends([*alike, *rest]).isdisjoint(own)
 
     def asked(self, atom: Atom) -> bool:
         e = self.values.maker.get(atom)  # type: ignore[arg-type]
         return e is not None and asks_all(e.prim)
 
     def masks(self, outs: Sequence[Atom]) -> list[int]:
-        """The carries that may be masks: each is and-ed with something."""
+        """The carries that may be masks: each is and-ed with something, or with what the loop asks."""
         found = []
         for k, (v, o, m) in enumerate(zip(self.carry, outs, self.mask, strict=True)):
             if m and v.aval.dtype == _BOOL and v.aval.shape == (1,) and v in self.terms(o):
@@ -251,7 +118,9 @@ class Proof:
 
     def waits(self, k: int) -> dict[int, Any] | None:
         """The carries that are a constant once the mask is down; None if others change then."""
+        self.values.keeps = True
         outs = self.step(self.with_mask(k, False))
+        self.values.keeps = False
         settled: dict[int, Any] = {}
         for j, (v, o, m) in enumerate(zip(self.carry, outs, self.mask, strict=True)):
             if j == k:
@@ -264,10 +133,86 @@ class Proof:
                 settled[j] = value
         return settled
 
+    def settled_by(self, k: int, goes: Atom) -> dict[int, Any] | None:
+        """What `waits` says of a mask, if it is what the condition asks, from one iteration to the next."""
+        settled = self.waits(k)
+        if settled is None:
+            return None
+        up = self.step(self.with_mask(k, True))
+        again = self.question(self.test(up))
+        return settled if again is not None and again is up[k] and self.own(goes, settled) else None
+
     def own(self, goes: Atom, settled: dict[int, Any]) -> bool:
         """Whether the condition of a member stays as it is while it waits."""
         others = [v for j, (v, m) in enumerate(zip(self.carry, self.mask)) if not m or j in settled]
         return self.depends([goes]).isdisjoint(others)
+
+
+class Inside(Waiting):
+    """A loop in the body of such a loop, of one member: it may run its own iterations there, too."""
+
+    def __init__(self, values: Numbering, e: Eqn):
+        prim: Any = e.prim
+        c, b, self.start = prim.parts(e.inputs)
+        carry = [Var(v.aval) for v in e.outs]
+        mask = tuple([v.aval.shape[:1] == (1,) for v in carry])
+        super().__init__(values, prim, [*c, *b], carry, mask)
+
+    def is_apart(self, own: Sequence[Var], used: Sequence[bool]) -> bool:
+        """Whether a member has what it has without others; `used` of its carries alone."""
+        test, outs = self.test(self.carry), self.step(self.carry)
+        goes, at_first = self.question(test), self.question(self.test(self.start))
+        if goes is None or not self.shares(test, outs, [*own, *only(self.mask, self.carry)]):
+            return False
+        if any(asks_all(e.prim) for e in live(self.values.eqns, outs)):
+            return False
+        for k in self.masks(outs):
+            settled = self.settled_by(k, goes) if at_first is self.start[k] else None
+            if settled is not None:
+                mine = [m and j != k and j not in settled for j, m in enumerate(self.mask)]
+                return not any(u and not m for u, m in zip(used, mine, strict=True))
+        return False
+
+
+class Proof(Waiting):
+    """What is found out about a loop of one member, of which `batched` operands are those of a batch."""
+
+    def __init__(self, member: WhileRecord, batched: Mask, atoms: Sequence[Atom]):
+        self.member, self.batched = member, batched
+        c, b, mask = member.parts(batched)
+        cond = batch_jaxpr(member.cond_jaxpr, 1, (*c, *mask))[0]
+        body = batch_jaxpr(member.body_jaxpr, 1, (*b, *mask), mask)[0]
+        n, m = member.cond_consts, member.body_consts
+        avals = [*cond.in_avals[:n], *body.in_avals]
+        self.inputs = [Var(a) for a in avals]
+        first: dict[Any, Var] = {}
+        known: list[Atom] = []
+        for atom, v, own in zip(atoms, self.inputs, batched, strict=True):
+            same = first.setdefault((atom, own), v) if type(atom) is Var else v
+            number = type(atom) is Literal and not own and not atom.aval.shape
+            known.append(atom if number else same)
+        loop = member.with_jaxprs(cond, body)
+        super().__init__(Numbering(), loop, known[: n + m], list(self.inputs[n + m :]), mask)
+
+    def apart(self) -> Apart | None:
+        """The loop of one member, if it is apart, and straight code."""
+        if not (keeps_apart(self.member.cond_jaxpr) and keeps_apart(self.member.body_jaxpr)):
+            return None
+        test, outs = self.test(self.carry), self.step(self.carry)
+        goes = self.question(test)
+        if goes is None or not self.shares(test, outs, self.own_inputs()):
+            return None
+        for k in self.masks(outs):
+            settled = self.settled_by(k, goes)
+            if settled is None:
+                continue
+            flags = self.values.flags(self.inputs, self.carry, outs)
+            if flags is not None and all(x.aval.shape == (1,) for x in flags):
+                return self.made(k, goes, flags, settled, outs)
+        return None
+
+    def own_inputs(self) -> list[Var]:
+        return only(self.batched, self.inputs)
 
     # --- what becomes of it
 
@@ -323,10 +268,28 @@ class Proof:
         eqns = live(self.values.eqns, outs)
         count, one = Var(_count()), Literal(ConcreteArray(np.asarray(1, np.int64)))
         (more,) = bind_into(eqns, add, [count, one])
-        carried = [v.aval.size for v in self.carry]
-        if max(carried) > policy.SMALL or not _is_straight(eqns):
+        arrays = [(v, o) for v, o in zip(self.carry, outs) if v.aval.size > policy.SMALL]
+        if not all(self.is_replaced(v, o) for v, o in arrays) or not _is_straight(eqns):
+            return None
+        if not all(self.is_apart_inside(e, outs) for e in eqns if e.prim.name == "while"):
             return None
         return Jaxpr([*self.inputs, count], eqns, [*outs, more], name=self.body.name)
+
+    def is_replaced(self, array: Var, out: Atom) -> bool:
+        """Whether parts of an array are replaced, and no more."""
+        while out is not array:
+            e = self.values.maker.get(out)  # type: ignore[arg-type]
+            if e is None or e.prim.update_kind != "set" and e.prim.name != "while":
+                return False
+            out = e.inputs[0 if e.prim.name != "while" else e.outs.index(out) - len(e.outs)]
+        return True
+
+    def is_apart_inside(self, e: Eqn, outs: Sequence[Atom]) -> bool:
+        """Whether a loop in the body has no member wait for others."""
+        if not holds_question(e.prim.cond_jaxpr) and not holds_question(e.prim.body_jaxpr):  # type: ignore
+            return True
+        read = reads(live(self.values.eqns, outs), outs)
+        return Inside(self.values, e).is_apart(self.own_inputs(), [v in read for v in e.outs])
 
 
 def without_flags(loop: WhileRecord, atoms: Sequence[Atom]) -> tuple[Jaxpr, WhileRecord] | None:
@@ -360,10 +323,20 @@ def _count() -> Any:
 
 
 def _is_straight(eqns: Sequence[Eqn]) -> bool:
-    """Whether equations are few operations on small values."""
+    """Whether equations are few operations on small values, and parts of arrays that are replaced."""
     work = 0
     for e in eqns:
-        sizes = [v.aval.size for v in e.outs]
+        if e.prim.name == "while":
+            inner = [simplify(j, final=True) for j in subjaxprs(e.prim)]
+            if not all(_is_straight(j.eqns) for j in inner):
+                return False
+            continue
+        if e.prim.update_kind == "set":
+            sizes = [a.aval.size for a in e.inputs[1:]]
+        elif e.prim.name in _VIEWS and e.inputs[0].aval.size == e.outs[0].aval.size:
+            sizes = [0]  # of an array that is read
+        else:
+            sizes = [v.aval.size for v in e.outs]
         if not moves(e.prim) and e.prim.name not in SUMS or max(sizes) > policy.MEMBER_VALUE:
             return False
         work += sum(sizes)

@@ -37,6 +37,8 @@ def computed_anew(body: Jaxpr, inputs: Sequence[Var], outs: Sequence[Any]) -> li
                     if a.aval.shape == old.aval.shape and a.aval.dtype == old.aval.dtype
                 )
             places = equation_order.overwritten(eqn)
+            if eqn.prim.name in ("reshape", "squeeze"):
+                places = [eqn.inputs[0]]
             if not places or id(eqn) in anew:
                 return False
             if len(places) > 1:

@@ -54,6 +54,20 @@ def _stacked_carries(
     return found
 
 
+def _rows_of_operand(
+    builder: Generation, number: int, inputs: Sequence[Value]
+) -> Materialized | None:
+    """The memory of an operand whose rows become those of a result, if nobody reads it any more."""
+    eqn = builder.scope.eqns[builder.scope.position]
+    k = eqn.prim.input_output_aliases().get(number)
+    if k is None or not builder.dies(inputs[k]):
+        return None
+    place = inputs[k].state
+    assert isinstance(place, Materialized)
+    builder.save_readers(place.buffer)
+    return place
+
+
 def inside(builder: Generation, make: Any, told: Progress | None = None) -> tuple[list[Stmt], Any]:
     """Build statements into a block of their own; `told`: what a loop tells of how far it is."""
     outer, builder.block = builder.block, []
@@ -89,7 +103,10 @@ def loop(builder: Generation, r: recipe.Loop, inputs: list[Value], outs: list[Va
     carries = Carries(builder, init, outs[: r.carry], rest, anew, rows, handed, even)
     places = {y: own.stack for y, own in kept.values()}
     stacks = [
-        places.get(y) or out.destination or builder.new_stored(out)
+        places.get(y)
+        or out.destination
+        or _rows_of_operand(builder, r.carry + y, inputs)
+        or builder.new_stored(out)
         for y, out in enumerate(outs[r.carry :])
     ]
     for out, stack in zip(outs[r.carry :], stacks, strict=True):

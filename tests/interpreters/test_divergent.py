@@ -87,6 +87,50 @@ def large_carry(x):
     return lax.while_loop(lambda v: v[3] < 3.0, lambda v: jnp.roll(v, 1) * 1.1 + 0.1, start)
 
 
+def saved_inside(x):
+    """Steps of several lengths; a loop inside writes what is wanted in between, and reads what it wrote."""
+    times = jnp.linspace(0.0, 3.0, 30)
+
+    def step(v):
+        t, h, i, out = v
+        h = jnp.where(h > 0.9, 0.02, h)
+        wanted = lambda s: (s[0] < 30) & (times[jnp.minimum(s[0], 29)] <= t + h)
+        row = lambda i, out: jnp.stack([jnp.sin(times[i] * x), out[i - 1, 0] + t, h])
+        i, out = lax.while_loop(wanted, lambda s: (s[0] + 1, s[1].at[s[0]].set(row(*s))), (i, out))
+        return t + h, h * (1 + x), i, out
+
+    start = jnp.zeros((30, 3)).at[0].set(x)
+    return lax.while_loop(lambda v: v[0] < 2.5, step, (0.0, 0.02, 1, start))[2:]
+
+
+def history(x):
+    """Writes behind the end, which are dropped or moved, under a condition, of what was there before."""
+
+    def step(v):
+        n, a, b = v
+        old = a[jnp.maximum(n - 3, 0)]
+        a = jnp.where(old + x > 0.5, a.at[n].set(0.5 * old + x), a)
+        b = lax.dynamic_update_slice(b, jnp.stack([old, b[n - 50, 1]])[None], (n - 50, 1))
+        return n + 1, a, b
+
+    start = (65, jnp.ones(80) * x, jnp.linspace(0.0, x, 90).reshape(30, 3))
+    return lax.while_loop(lambda v: v[0] < 76 + 10 * x, step, start)
+
+
+def last_of_a_loop(x):
+    """The loop around reads, and writes after, what a loop inside changes."""
+
+    def step(v):
+        n, a = v
+        before = a[n]
+        k, a = lax.while_loop(
+            lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1].at[n + s[0]].set(x + before)), (0, a)
+        )
+        return n + k, a.at[0].add(before)
+
+    return lax.while_loop(lambda v: v[0] < 15 * x, step, (1, jnp.linspace(0.0, 1.0, 40)))
+
+
 def small_system(x):
     """A linear solve in each iteration."""
 
@@ -139,6 +183,9 @@ LOOPS = {
             loop_in_loop,
             scan_in_loop,
             large_carry,
+            saved_inside,
+            history,
+            last_of_a_loop,
             small_system,
             loop_in_a_branch,
             large_branch,
@@ -275,8 +322,11 @@ def test_steps_on_registers_run_side_by_side():
     assert "if " not in text
     text = own(large_carry).lower(np.linspace(0, 1, 100)).as_text("kernel")
     assert "vector, reassociate" not in text
-    text = own(scan_in_loop).lower(np.linspace(0, 1, 100)).as_text("kernel")
-    assert "vector, reassociate" in text
+    text = own(last_of_a_loop).lower(np.linspace(0, 1, 100)).as_text("kernel")
+    assert "vector, reassociate" not in text
+    for loop in (scan_in_loop, loop_in_loop, saved_inside, history):
+        text = own(loop).lower(np.linspace(0, 1, 100)).as_text("kernel")
+        assert "vector, reassociate" in text
 
 
 def test_the_other_printer_agrees():

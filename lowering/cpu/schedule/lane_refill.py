@@ -9,7 +9,8 @@ elements need, and not as many sweeps for all as the longest one needs.
 Source: dynamic refill of SIMD lanes; persistent threads (Aila & Laine 2009).
 Input: such a scan.
 Output: loops over pieces of the batch, which threads share; inside them sweeps over slots.
-Legal when: all that a step computes, or hands on, is small and straight-line code.
+Legal when: all that a step computes is small and straight-line code, or parts of arrays that it replaces,
+and a loop inside it, if there is one, is of this kind, too (`lane_steps.py`).
 Pays when: there are `LEAST_ELEMENTS` batch elements.
 Costs: results of elements that go on are written too, and written again.
 """
@@ -26,6 +27,9 @@ from fnx.lowering.generate.generation import Generation
 from fnx.lowering.generate.values import Materialized, Scalars, Value
 from fnx.lowering.ir.kernel import Eval, Let, Loop, LoopKind, Stmt, Store, While
 from fnx.lowering.planning import fusion_policy
+
+from .lane_iteration import Iteration, later, writes
+from .lane_steps import NotStraight, needed, step_of
 
 Row = Callable[[Value, Expr], Value]
 _ZERO, _ONE = scalar.size(0), scalar.size(1)
@@ -44,40 +48,26 @@ def side_by_side(
     whiles = [e for e in r.jaxpr.eqns if e.prim.name == "while"]
     if r.carry or r.length < thresholds.LEAST_ELEMENTS or len(whiles) != 1:
         return False
-    if not _fits(builder, r.jaxpr):
+    if not _fits(builder, r.jaxpr, whiles[0]):
         return False
     mark = builder.mark()
-    slots = _Slots(builder, r, whiles[0], consts, xs, stacks, row)
     try:
+        slots = _Slots(builder, r, whiles[0], consts, xs, stacks, row)
         body = slots.build()
-    except _NotStraight:
+    except NotStraight:
         builder.back_to(mark)
         return False
+    slots.begin_arrays()
     note = f"{r.length} lanes, {slots.width} at a time"
     builder.emit_nest(["lanes"], body, [], note=note)
     return True
 
 
-def _fits(builder: Generation, body: Jaxpr) -> bool:
-    """Whether all that is computed, or handed on, is small."""
-    made = (*(v for e in body.eqns for v in e.outs), *body.outs)
+def _fits(builder: Generation, body: Jaxpr, loop: Eqn) -> bool:
+    """Whether all that is computed, or handed on, is small, but for arrays that the loop carries."""
+    made = {*(v for e in body.eqns if e is not loop for v in e.outs), *body.outs} - {*loop.outs}
     small = all([builder.target.is_small(v.aval.shape) for v in made])
     return small and not any(e.prim.effects for e in body.eqns)
-
-
-class _NotStraight(Exception):  # a signal, not an error
-    """A step has more than operations on registers."""
-
-
-def _needed(eqns: Sequence[Eqn], atoms: Sequence[Any]) -> tuple[Eqn, ...]:
-    """The equations that `atoms` depend on."""
-    needed = set(atoms)
-    kept = []
-    for e in reversed(eqns):
-        if not needed.isdisjoint(e.outs):
-            kept.append(e)
-            needed.update(a for a in e.inputs if type(a) is Var)
-    return tuple(kept[::-1])
 
 
 class _Slots:
@@ -108,6 +98,10 @@ class _Slots:
                 own.update(e.outs)
         self.own = own
         self.places: list[Any] = []
+        self.plan = step_of(self.loop, builder.target.is_small)
+        self.iteration = Iteration(builder, self.loop, self.plan, self.results)
+        self.begun = builder.new_stack("bool", self.width)  # whether the loop inside has begun
+        self.state: list[list[Any]] = []  # its small carries
 
     def _place(self, number: int, atom: Any) -> Any:
         """Where an operand of the loop is: slots for each element, the xs with it, or (None) the same
@@ -120,8 +114,24 @@ class _Slots:
             dtype = dtypes.NAME[atom.aval.dtype]
             return [self.builder.new_stack(dtype, self.width) for _ in range(atom.aval.size)]
         if carried:
-            raise _NotStraight
+            return self._rows(number, atom)
         return self.xs[self.jaxpr.inputs.index(atom) - len(self.consts)]
+
+    def _rows(self, number: int, atom: Any) -> Any:
+        """Where an array that is carried is for all batch elements: where the results are, if it is one."""
+        out = self.eqn.outs[number - len(self.eqn.inputs)]
+        first = dict(zip(self.jaxpr.inputs[len(self.consts) :], self.xs, strict=True)).get(atom)
+        if first is None or self.jaxpr.outs.count(out) > 1:
+            raise NotStraight
+        if out in self.jaxpr.outs:
+            return _Rows(self.stacks[self.jaxpr.outs.index(out)], first)
+        return _Rows(Materialized(self.builder.new_buffer(first.dtype, first.size)), first)
+
+    def begin_arrays(self) -> None:
+        """Put the arrays that are carried where they will be updated."""
+        for place in self.places:
+            if isinstance(place, _Rows):
+                self.builder.store_into(place.first.twin(), place.stack)
 
     # --- values ---
 
@@ -139,7 +149,7 @@ class _Slots:
             builder.depth -= 1
             builder.chooses -= 1
         if not all(isinstance(s, Eval | Let) for s in block):
-            raise _NotStraight
+            raise NotStraight
         return block, made
 
     def results(self, jaxpr: Jaxpr, inputs: Sequence[Value]) -> list[Value]:
@@ -153,9 +163,7 @@ class _Slots:
         """The operands that all batch elements share."""
         atoms = [a for a, p in zip(self.eqn.inputs, self.places, strict=True) if p is None]
         inputs = self.jaxpr.inputs[: len(self.consts)]
-        made = iter(
-            self.results(Jaxpr(inputs, _needed(self.jaxpr.eqns, atoms), atoms), self.consts)
-        )
+        made = iter(self.results(Jaxpr(inputs, needed(self.jaxpr.eqns, atoms), atoms), self.consts))
         return [next(made) if p is None else None for p in self.places]
 
     def operands(self, shared: Sequence[Value | None], slot: Expr) -> list[Value]:
@@ -166,13 +174,11 @@ class _Slots:
                 found.append(same)
             elif isinstance(place, list):
                 found.append(_registers(atom.aval, [_at(b, slot) for b in place]))
+            elif isinstance(place, _Rows):
+                found.append(place.row(atom.aval, _at(self.element, slot)))
             else:
                 found.append(self.row(place, _at(self.element, slot)))
         return found
-
-    def condition(self, consts: list[Value], carry: list[Value]) -> Expr:
-        (made,) = self.results(self.loop.cond, [*consts, *carry])
-        return made.state.elements[0]  # type: ignore[attr-defined]
 
     # --- loops over the slots ---
 
@@ -210,13 +216,14 @@ class _Slots:
     def fill(self) -> tuple[Stmt, Expr]:
         """The first values of fresh elements; how many slots have one that goes on."""
         slot = scalar.var("int64", "l")
-        carry = self.loop.cond_consts + self.loop.body_consts
-        before = _needed(self.jaxpr.eqns, [a for a in self.eqn.inputs if type(a) is Var])
+        n, carry = self.loop.cond_consts, self.loop.cond_consts + self.loop.body_consts
+        atoms = self.eqn.inputs
+        before = needed(self.jaxpr.eqns, [a for a in atoms if type(a) is Var])
 
         def make() -> tuple[list[Value], Expr]:
-            jaxpr = Jaxpr(self.jaxpr.inputs, before, self.eqn.inputs)
-            made = self.results(jaxpr, self.body_inputs(_at(self.element, slot)))
-            return made, self.condition(made[: self.loop.cond_consts], made[carry:])
+            inputs = self.body_inputs(_at(self.element, slot))
+            made = self.results(Jaxpr(self.jaxpr.inputs, before, atoms), inputs)
+            return made, self.iteration.test(self.loop.cond, [*made[:n], *made[carry:]])
 
         body, (made, cond) = self.straight(make)
         fresh = _at(self.fresh, slot)
@@ -227,49 +234,69 @@ class _Slots:
                 for b, e in zip(place, h.state.elements, strict=True):  # type: ignore[attr-defined]
                     body.append(Store(b, slot, scalar.select(fresh, e, _at(b, slot))))
         body.append(Store(self.going, slot, goes))
+        if self.plan.inside is not None:
+            begun = scalar.select(fresh, _NO, _at(self.begun, slot))
+            body.append(Store(self.begun, slot, begun))
         return self.over(slot, body, goes)
 
-    def step(self, shared: Sequence[Value | None]) -> tuple[Stmt, Expr]:
+    def step(self, shared: Sequence[Value | None]) -> tuple[list[Stmt], Expr]:
         """One iteration; how many slots go on."""
         slot = scalar.var("int64", "l")
-        n = self.loop.cond_consts
-        m = n + self.loop.body_consts
-        operands = self.operands(shared, slot)
-        buffers = [b for place in self.places[m:] for b in place]
+        m = self.loop.cond_consts + self.loop.body_consts
+        operands, state = self.operands(shared, slot), self.within()
+        carry = [k for k, place in enumerate(self.places) if k >= m and isinstance(place, list)]
+        places = [*(self.places[k] for k in carry), *self.state]
+        buffers = [b for place in places for b in place]
         old = [scalar.var(b.dtype, "c") for b in buffers]
         names = iter(old)
-        for h in operands[m:]:
+        for h in (*(operands[k] for k in carry), *state):
             h.state = Scalars([next(names) for _ in range(h.size)])
-
-        def make() -> tuple[list[Value], Expr]:
-            new = self.results(self.loop.body, operands[n:])
-            return new, self.condition(operands[:n], new)
-
-        body, (new, cond) = self.straight(make)
-        goes = _at(self.going, slot)
-        on = scalar.logical_and(goes, cond)
-        elements = [e for h in new for e in h.state.elements]  # type: ignore[attr-defined]
+        goes, began = _at(self.going, slot), _at(self.begun, slot)
+        body, made = self.straight(lambda: self.iteration.made(operands, began, state))
         body.insert(0, Let(old, [_at(b, slot) for b in buffers]))
+        on = scalar.logical_and(goes, made.goes_on)
         body.append(Eval([on]))
+        found = writes(made, goes, operands[m:], body)
+        aside, write = later(self.builder, found, slot, self.width)
+        body += aside
+        elements = [e for h in (*made.carry, *made.state) for e in h.state.elements]  # type: ignore
         for b, e, o in zip(buffers, elements, old, strict=True):
             body.append(Store(b, slot, scalar.select(goes, e, o)))
+        if state:
+            body.append(Store(self.begun, slot, made.inside))
         body.append(Store(self.going, slot, on))
-        return self.over(slot, body, on)
+        sweep, total = self.over(slot, body, on)
+        if not found:
+            return [sweep], total
+        slot = scalar.var("int64", "l")
+        return [sweep, Loop(slot, scalar.const(self.width, "int64"), write(slot))], total
+
+    def within(self) -> list[Value]:
+        """The small carries of the loop inside, if there is one."""
+        if self.plan.inside is None:
+            return []
+        loop = self.plan.inside.loop
+        carry = zip(loop.body.inputs[loop.body_consts :], self.plan.inside.arrays, strict=True)
+        small = [v.aval for v, number in carry if number is None]
+        for a in small:
+            dtype = dtypes.NAME[a.dtype]
+            self.state.append([self.builder.new_stack(dtype, self.width) for _ in range(a.size)])
+        return [_registers(a, []) for a in small]
 
     def harvest(self) -> Stmt:
         """The results of every slot, of elements that go on too: they will be written again."""
         slot = scalar.var("int64", "l")
         element = _at(self.element, slot)
-        carried = self.places[-len(self.eqn.outs) :]
-        last = [
-            _registers(v.aval, [_at(b, slot) for b in place])
-            for v, place in zip(self.eqn.outs, carried, strict=True)
-        ]
+        places = zip(self.eqn.outs, self.places[-len(self.eqn.outs) :], strict=True)
+        carried = {v: place for v, place in places if isinstance(place, list)}
+        last = [_registers(v.aval, [_at(b, slot) for b in place]) for v, place in carried.items()]
         eqns = [e for e in self.jaxpr.eqns if e is not self.eqn]
-        outs = self.jaxpr.outs
-        jaxpr = Jaxpr([*self.jaxpr.inputs, *self.eqn.outs], _needed(eqns, outs), outs)
+        arrays = {*self.eqn.outs} - {*carried}
+        stacks = [b for b, v in zip(self.stacks, self.jaxpr.outs, strict=True) if v not in arrays]
+        outs = [v for v in self.jaxpr.outs if v not in arrays]
+        jaxpr = Jaxpr([*self.jaxpr.inputs, *carried], needed(eqns, outs), outs)
         body, made = self.straight(lambda: self.results(jaxpr, [*self.body_inputs(element), *last]))
-        for stack, h in zip(self.stacks, made, strict=True):
+        for stack, h in zip(stacks, made, strict=True):
             base = scalar.add(stack.base, scalar.mul(element, scalar.size(h.size)))
             for k, e in enumerate(h.state.elements):  # type: ignore[attr-defined]
                 body.append(Store(stack.buffer, scalar.add(base, scalar.size(k)), e))
@@ -293,7 +320,7 @@ class _Slots:
         before = len(self.builder.block)
         shared = self.shared()
         if not all(isinstance(s, Eval | Let) for s in self.builder.block[before:]):
-            raise _NotStraight
+            raise NotStraight
         part, low, high = (scalar.var("int64", name) for name in ("part", "lo", "hi"))
         start, busy, going = (
             scalar.var(dtype, name)
@@ -311,7 +338,7 @@ class _Slots:
         iterations = While(
             [],
             scalar.logical_and(scalar.compare("gt", going, _ZERO), stays),
-            [step],
+            step,
             [going, idle],
             [filled, _ZERO],
             [on, scalar.add(idle, scalar.sub(scalar.const(self.width, "int64"), on))],
@@ -326,6 +353,18 @@ class _Slots:
         inside = [Let([low, high], [first, end]), self.begin(high), blocks]
         kind = LoopKind.of(parallel=parts > 1)
         return [Loop(part, scalar.size(parts), inside, kind=kind, shown=self.told)]
+
+
+class _Rows:
+    """An array that is carried: the place of all batch elements' rows, and what is there at first."""
+
+    def __init__(self, stack: Materialized, first: Value):
+        self.stack, self.first = stack, first
+
+    def row(self, aval: Any, element: Expr) -> Value:
+        base = scalar.add(self.stack.base, scalar.mul(element, scalar.size(aval.size)))
+        place = Materialized(self.stack.buffer, base, row=True)
+        return Value(aval.shape, dtypes.NAME[aval.dtype], place)
 
 
 def _at(buffer: Any, slot: Expr) -> Expr:

@@ -421,3 +421,18 @@ def test_slices_of_sums_are_sums_of_slices(seed):
             np.testing.assert_array_equal(a, b)
     if seed == 0:
         assert small is not jaxpr
+
+
+@pytest.mark.parametrize("index", [-3, 0, 1, 2, 9])
+def test_a_branch_that_is_known_to_be_taken_takes_the_place_of_a_choice(index):
+    branches = [jnp.sin, jnp.cos, lambda x: x * 2.0]
+
+    def f(x):  # the number is known only once the function that is called is written out
+        known = fnx.jit(lambda k: lax.switch(k * 1, branches, x))
+        return known(jnp.int32(index))
+
+    jaxpr = trace_closed(lambda x: [f(x)], [ShapedArray((), np.dtype(float))])
+    small = simplify(jaxpr, final=True)
+    assert "cond" not in [e.prim.name for e in small.eqns]
+    (found,) = eval_jaxpr(small, [as_array(0.3)])
+    np.testing.assert_array_equal(found, branches[min(max(index, 0), 2)](0.3))
