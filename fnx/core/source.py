@@ -5,7 +5,9 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
+from functools import partial
 from types import CodeType, FrameType
+from typing import Any
 
 from fnx.core.threads.atomic import setter
 
@@ -235,6 +237,28 @@ set_origin = setter(origin)
 # Names that users give to what they are writing now, outermost first, within the jaxpr that is traced.
 scopes: ContextVar[tuple[str, ...]] = ContextVar("fnx_scopes", default=())
 set_scopes = setter(scopes)
+
+
+def call_users(fun: Callable, *args: Any, **kwargs: Any) -> Any:
+    """Results of a function that a user gave, whose lines are its own, not those of what it is a rule of.
+
+    A rule of fnx's own has no lines to show: it comes from where its function was called.
+    """
+    if origin.get() is None or not _has_lines(fun):
+        return fun(*args, **kwargs)
+    token = set_origin[None]
+    try:
+        return fun(*args, **kwargs)
+    finally:
+        origin.reset(token)
+
+
+def _has_lines(fun: Any) -> bool:
+    """Whether a callable is written in a file that is not fnx's."""
+    while isinstance(fun, partial):
+        fun = fun.func
+    code = getattr(fun if hasattr(fun, "__code__") else type(fun).__call__, "__code__", None)
+    return code is not None and not is_internal(code.co_filename)
 
 
 def user_source() -> Source | None:
