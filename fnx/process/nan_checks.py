@@ -50,8 +50,10 @@ class FindNans(Interpreter):
             if what:
                 if inside:
                     run_watched(prim, args, _look)
+                    run_watched(prim, args, _look_at_numbers)
                 members = _members(what, origin.get(), outs)
-                raise NanFound(_message(what, prim.name, args, outs) + members + _places())
+                text = _message(what, prim.name, args, outs)
+                raise NanFound(text + _EXPECTED + members + _places())
         finally:
             current.reset(token)
         return outs
@@ -119,8 +121,10 @@ def _message(what: str, name: str, args: Sequence[Array], outs: Sequence[Array])
     return (
         f"the operation {name} made {article} {what}: of {given} it computed "
         f"{', '.join(map(_short, outs))}{_element(what, args, outs)}. "
-        "Expected operands for which it is defined; look where they come from."
     )
+
+
+_EXPECTED = "Expected operands for which it is defined; look where they come from."
 
 
 def _element(what: str, args: Sequence[Array], outs: Sequence[Array]) -> str:
@@ -168,16 +172,44 @@ def _members_of_index(
 
 
 def _look(
-    prim: Primitive, source: Source | None, args: Sequence[Array], outs: Sequence[Array]
+    prim: Primitive,
+    source: Source | None,
+    args: Sequence[Array],
+    outs: Sequence[Array],
+    written: Sequence[bool],
 ) -> None:
     """Raise where an operation in a program made what is looked for."""
     if config.debug_index.value:
         _look_at_index(prim, source, args)
-    what, name = _made(outs, args), prim.name
-    if not what:
-        return
-    members = _members(what, source, outs)
-    error = NanFound(_message(what, name, args, outs) + _where(name, source, members))
+    what = _made(outs, args)
+    if what:
+        _blame(what, prim.name, source, args, outs, _EXPECTED)
+
+
+def _look_at_numbers(
+    prim: Primitive,
+    source: Source | None,
+    args: Sequence[Array],
+    outs: Sequence[Array],
+    written: Sequence[bool],
+) -> None:
+    """Raise where what is looked for came in as a number in the program's text, as no operation made it."""
+    what = _made(outs, [a for a, w in zip(args, written) if not w])
+    if what:
+        said = "An operand of it is one, as a number in the program's text. Expected another there."
+        _blame(what, prim.name, source, args, outs, said)
+
+
+def _blame(
+    what: str,
+    name: str,
+    source: Source | None,
+    args: Sequence[Array],
+    outs: Sequence[Array],
+    expected: str,
+) -> None:
+    where = _where(name, source, _members(what, source, outs))
+    error = NanFound(_message(what, name, args, outs) + expected + where)
     if source is not None:
         error.source = source
     raise error
