@@ -165,7 +165,7 @@ def _sum(total: Array | None, parts: list[AddTo]) -> Array:
     total = zeros(aval) if total is None else total
     weak = total.weak_type
     for p in parts:
-        total = p.fn(total)
+        total = p.added(total)
     return _typed(total, weak)
 
 

@@ -12,7 +12,7 @@ from fnx.core.errors import FnxError
 from fnx.core.interpreter import Interpreter, current, evaluate, set_current
 from fnx.core.jaxpr import subjaxprs
 from fnx.core.primitive import Primitive
-from fnx.core.source import Source, at_line, members_at, members_of, origin
+from fnx.core.source import Source, any_index, at_line, members_at, members_of, origin
 from fnx.ops.structure.dynamic_slice import DynamicSlice, DynamicSliceAdd, DynamicUpdateSlice
 from fnx.ops.structure.gather import AnyScatter, Gather
 from fnx.process.watched import run_watched, running
@@ -66,6 +66,9 @@ index_checks: list[Callable[[Primitive, tuple], tuple[tuple, bool]]] = []
 def _look_at_index(prim: Primitive, source: Source | None, args: Sequence[Array]) -> None:
     """Raise where an operation has an index out of bounds."""
     if not isinstance(prim, INDEXED) or not all(type(a) is ConcreteArray for a in args):
+        return
+    place = origin.get() if source is None else source
+    if any_index.get() if place is None else place.takes_any_index:
         return
     index, limits = bounds(prim, [a._value for a in args])  # type: ignore[attr-defined]
     for axis, (k, most) in enumerate(zip(index, limits)):

@@ -40,6 +40,20 @@ def test_equations_of_composed_derivatives(name):
     assert set(products) == {"model"}
 
 
+def parts(x, k):
+    return x[k] + x[1:3]
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, fnx.jit])
+def test_cotangents_that_add_themselves(transform):
+    """They are added when all are known, and come from where they were made."""
+    slope = transform(fnx.grad(lambda x, k: jnp.sum(parts(x, k) ** 2)))
+    jaxpr = fnx.make_jaxpr(slope)(jnp.ones(5), jnp.array([0, 1])).jaxpr
+    eqns = jaxpr.eqns[0].prim.jaxpr.eqns if transform is fnx.jit else jaxpr.eqns
+    added = [e for e in eqns if e.prim.name in ("slice_add", "scatter-add")]
+    assert [e.source.code.co_name for e in added] == ["parts", "parts"]
+
+
 def halves_reversed(x, ct):
     return (ct / (x - 1.0),)  # here
 
