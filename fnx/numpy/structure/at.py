@@ -252,8 +252,12 @@ def update(
     weak, y = x.weak_type, _values(x, values)
     if y.weak_type != weak:  # one is converted, and so its cotangent back
         x, y = [ops.ConvertElementType(x.dtype)(v) if v.weak_type else v for v in (x, y)]
-    with indexing_by(mode):
-        out = _updated(kind, x, index, y, GatherScatterMode.from_any(mode), flags)
+    how = GatherScatterMode.from_any(mode)
+    if mode is None:  # nearly always, and the context would be a tenth of the time
+        out = _updated(kind, x, index, y, how, flags)
+    else:
+        with indexing_by(mode):
+            out = _updated(kind, x, index, y, how, flags)
     return out if out.weak_type == weak else ops.ConvertElementType(x.dtype, weak)(out)
 
 
