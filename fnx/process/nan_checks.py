@@ -39,16 +39,14 @@ class FindNans(Interpreter):
     def process(self, prim: Primitive, args: tuple) -> tuple:
         token = set_current[evaluate]
         try:
-            inside = any(subjaxprs(prim))
-            if config.debug_index.value and inside:
-                outs, out_of_bounds = index_checks[-1](prim, args)
-            else:
-                outs, out_of_bounds = evaluate.process(prim, args), False
-            if out_of_bounds or config.debug_index.value and not inside:
-                run_watched(prim, args, _look) if inside else _look_at_index(prim, None, args)
+            outs = (
+                evaluate.process(prim, args)
+                if not config.debug_index.value
+                else _indexed(prim, args)
+            )
             what = _made(outs, args)
             if what:
-                if inside:
+                if any(subjaxprs(prim)):
                     run_watched(prim, args, _look)
                     run_watched(prim, args, _look_at_numbers)
                 members = _members(what, origin.get(), outs)
@@ -57,6 +55,17 @@ class FindNans(Interpreter):
         finally:
             current.reset(token)
         return outs
+
+
+def _indexed(prim: Primitive, args: tuple) -> tuple:
+    """Results of a primitive; raises where an index is out of bounds."""
+    if not any(subjaxprs(prim)):
+        _look_at_index(prim, None, args)
+        return evaluate.process(prim, args)
+    outs, out_of_bounds = index_checks[-1](prim, args)
+    if out_of_bounds:
+        run_watched(prim, args, _look)
+    return outs
 
 
 # What runs a primitive that carries jaxprs, and tells whether an index in them was out of bounds.
@@ -102,20 +111,18 @@ def bounds(prim: Any, values: Sequence[Any]) -> tuple[list, list[int]]:
 
 def _made(outs: Sequence[Array], args: Sequence[Array]) -> str:
     """What the settings look for that results have and operands have not: "nan", "infinity" or ""."""
-    for setting, what, test in (
-        (config.debug_nans, "nan", np.isnan),
-        (config.debug_infs, "infinity", np.isinf),
-    ):
-        if setting.value and _any(test, outs) and not _any(test, args):
-            return what
+    if config.debug_nans.value and _any(np.isnan, outs) and not _any(np.isnan, args):
+        return "nan"
+    if config.debug_infs.value and _any(np.isinf, outs) and not _any(np.isinf, args):
+        return "infinity"
     return ""
 
 
 def _any(test: Callable, values: Sequence[Array]) -> bool:
-    return any(
-        type(v) is ConcreteArray and dtypes.kind(v.dtype) in "fc" and bool(test(v._value).any())
-        for v in values
-    )
+    for v in values:
+        if type(v) is ConcreteArray and dtypes.kind(v.dtype) in "fc" and test(v._value).any():
+            return True
+    return False
 
 
 def _message(what: str, name: str, args: Sequence[Array], outs: Sequence[Array]) -> str:
