@@ -23,6 +23,7 @@ from fnx.pytree import operations
 from fnx.pytree.flatten_fun import flatten_arrays, name_of
 
 Tree = Any
+MANY_ITERATIONS = 10**5  # outside a trace an array with the number of each would be made
 
 
 def evaluates_known_values() -> bool:

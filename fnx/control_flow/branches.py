@@ -5,7 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from fnx.control_flow.bodies import Traced, evaluates_known_values, trace_body
+from fnx.control_flow.bodies import (
+    MANY_ITERATIONS,
+    Traced,
+    evaluates_known_values,
+    trace_body,
+)
 from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray, as_array
 from fnx.core.aval import ShapedArray
@@ -16,7 +21,7 @@ from fnx.core.errors import (
 )
 from fnx.core.interpreter import Tracer
 from fnx.core.jaxpr import Jaxpr, Var, eval_jaxpr, made_once, subjaxprs
-from fnx.interpreters.control_flow import ScanRecord, WhileRecord
+from fnx.interpreters.control_flow import ScanRecord
 from fnx.interpreters.primitives.cond import Cond
 from fnx.interpreters.primitives.jit import Jit
 from fnx.interpreters.trace import CapturedRefs, trace
@@ -145,16 +150,17 @@ def _plain_branch(index: Array, funs: Sequence[Callable], operands: tuple, what:
 
 
 def _taken(jaxpr: Jaxpr, args: Sequence[Array]) -> list[Array]:
-    """Results of a known branch. One with loops is compiled: evaluated, their counters would be arrays."""
-    if _has_loops(jaxpr) and evaluates_known_values():
+    """Results of a known branch. One with long loops is compiled: their counters would be arrays."""
+    if _has_long_loops(jaxpr) and evaluates_known_values():
         return list(Jit(jaxpr, jaxpr.name, BACKEND).apply(*args))
     return eval_jaxpr(jaxpr, args)
 
 
 @made_once
-def _has_loops(jaxpr: Jaxpr) -> bool:
+def _has_long_loops(jaxpr: Jaxpr) -> bool:
     return any(
-        isinstance(e.prim, (ScanRecord, WhileRecord)) or any(map(_has_loops, subjaxprs(e.prim)))
+        (isinstance(e.prim, ScanRecord) and e.prim.length > MANY_ITERATIONS)
+        or any(map(_has_long_loops, subjaxprs(e.prim)))
         for e in jaxpr.eqns
     )
 
