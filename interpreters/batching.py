@@ -17,7 +17,7 @@ from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.axis_size import are_devices, axis_name_of
 from fnx.core.fast_dataclasses import dataclass
-from fnx.core.interpreter import Interpreter, Tracer, current, evaluate, set_current
+from fnx.core.interpreter import Interpreter, Tracer, current, is_recorded, set_current
 from fnx.core.jaxpr import Jaxpr, eval_jaxpr, made_once, subjaxprs
 from fnx.core.primitive import Primitive
 from fnx.core.source import Mapped, origin, set_origin, user_source
@@ -52,9 +52,10 @@ class Batch(Interpreter):
         self.parent: Interpreter = parent
         self.size = size
         self.axis_name = axis_name_of(size)
-        self.source = user_source()
-        # Whether it is told which members an operation is for: where equations are recorded, or looked at.
-        self.records = _records(parent)
+        # A rule that makes one goes on for the vmap that asked it.
+        asked = origin.get()
+        self.source = asked.mapped[0].source if asked and asked.mapped else user_source()
+        self.records = is_recorded(parent)  # which members an operation is for
 
     def process(self, prim: Primitive, args: tuple) -> tuple:
         values, axes, touched = [], [], False
@@ -100,12 +101,6 @@ class Batch(Interpreter):
         if type(value) is BatchTracer and value.owner is self:
             return value.value, value.axis
         return value, None
-
-
-def _records(interpreter: Interpreter) -> bool:
-    while interpreter.parent is not None and not interpreter.looks:
-        interpreter = interpreter.parent
-    return interpreter is not evaluate
 
 
 def batch(

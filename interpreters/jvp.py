@@ -6,11 +6,11 @@ from typing import Any
 from fnx.core import dtypes
 from fnx.core.array import Array, as_array
 from fnx.core.aval import ShapedArray
-from fnx.core.interpreter import Interpreter, Tracer, current, set_current
+from fnx.core.interpreter import Interpreter, Tracer, current, is_recorded, set_current
 from fnx.core.jaxpr import Jaxpr, eval_jaxpr, made_once
 from fnx.core.primitive import Primitive
 from fnx.core.source import origin, set_origin, user_source
-from fnx.interpreters.trace import Stage, trace_closed
+from fnx.interpreters.trace import trace_closed
 from fnx.ops.elementwise.convert import ConvertElementType
 
 
@@ -76,8 +76,7 @@ class JVP(Interpreter):
         self.parent: Interpreter = parent
         self.what = what
         self.source = user_source()
-        # Whether equations are recorded, which then say whose derivative they belong to.
-        self.records = type(parent) is Stage and type(parent.parent) in (Stage, type(None))
+        self.records = is_recorded(parent)  # whose derivative an operation belongs to
 
     def process(self, prim: Primitive, args: tuple) -> tuple:
         primals, tangents, touched, strong = [], [], False, False
@@ -94,7 +93,8 @@ class JVP(Interpreter):
         if not touched:
             return self.parent.process(prim, args)
         source = user_source() if self.records else None
-        source = source and source.derived(f"the derivative of {prim.name}")
+        if source is not None and not source.role:
+            source = source.derived(f"the derivative of {prim.name}")
         token = set_current[self.parent]
         try:
             before = source and set_origin[source]

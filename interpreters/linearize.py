@@ -45,8 +45,8 @@ class Tape:
             if var is not None:
                 env[var] = typed_zeros(var.aval) if t is None else t
         for eqn in self.eqns:
-            values = tuple([env[a] if type(a) is Var else a.value for a in eqn.inputs])
-            env.update(zip(eqn.outs, eqn.prim.apply(*values), strict=True))
+            values = [env[a] if type(a) is Var else a.value for a in eqn.inputs]
+            env.update(zip(eqn.outs, _applied(eqn, values), strict=True))
         return [None if o is None else _read(env, o) for o in self.outs]
 
     def pull(self, cts: Sequence[Array | None]) -> list[Array | None]:
@@ -165,7 +165,7 @@ def _sum(total: Array | None, parts: list[AddTo]) -> Array:
     total = zeros(aval) if total is None else total
     weak = total.weak_type
     for p in parts:
-        total = p.fn(total)
+        total = p.added(total)
     return _typed(total, weak)
 
 

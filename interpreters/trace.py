@@ -14,7 +14,7 @@ from fnx.core.aval import ShapedArray, check_size
 from fnx.core.config import rank_0_consts
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
-from fnx.core.interpreter import Interpreter, Tracer, current, leaked, set_current
+from fnx.core.interpreter import Interpreter, Tracer, current, is_recorded, leaked, set_current
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.source import Source, origin, scopes, set_scopes, user_source
@@ -53,6 +53,7 @@ class Stage(Interpreter):
         self.eqns: list[Eqn] = []
         self.consts: dict[int, tuple[Var, Array]] = {}  # by identity of the value
         self.source = user_source()
+        self.parent_records = parent is not None and is_recorded(parent)
         self.rank_0_consts = rank_0_consts.get()
         self.refs: dict[Any, Array] = {}  # mutable references from outside, and what they hold now
 
@@ -78,7 +79,7 @@ class Stage(Interpreter):
                     atoms.append(Literal(a))
             if not mine:
                 return self.parent.process(prim, args)
-            if source is None and type(self.parent) is Stage:
+            if source is None and self.parent_records:
                 source = user_source()
             inputs = tuple(atoms)
         avals = prim.abstract(*[a.aval for a in inputs])

@@ -13,7 +13,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import (
     TypeMismatch,
 )
-from fnx.core.interpreter import Tracer
+from fnx.core.interpreter import Interpreter, Tracer, current, evaluate
 from fnx.core.jaxpr import Jaxpr
 from fnx.interpreters.rewrite import counted
 from fnx.interpreters.spmd import bound_axes
@@ -23,6 +23,15 @@ from fnx.pytree import operations
 from fnx.pytree.flatten_fun import flatten_arrays, name_of
 
 Tree = Any
+MANY_ITERATIONS = 10**5  # outside a trace an array with the number of each would be made
+
+
+def evaluates_known_values() -> bool:
+    """Whether what needs no traced value is computed at once: outside a trace, in eager derivatives too."""
+    now: Interpreter | None = current.get()
+    while now is not None and now is not evaluate:
+        now = now.parent
+    return now is evaluate
 
 
 class Traced:

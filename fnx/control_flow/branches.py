@@ -5,7 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from fnx.control_flow.bodies import Traced, trace_body
+from fnx.control_flow.bodies import (
+    MANY_ITERATIONS,
+    Traced,
+    evaluates_known_values,
+    trace_body,
+)
 from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray, as_array
 from fnx.core.aval import ShapedArray
@@ -15,8 +20,10 @@ from fnx.core.errors import (
     entrance,
 )
 from fnx.core.interpreter import Tracer
-from fnx.core.jaxpr import Jaxpr, Var, eval_jaxpr, made_once
+from fnx.core.jaxpr import Jaxpr, Var, eval_jaxpr, made_once, subjaxprs
+from fnx.interpreters.control_flow import ScanRecord
 from fnx.interpreters.primitives.cond import Cond
+from fnx.interpreters.primitives.jit import Jit
 from fnx.interpreters.trace import CapturedRefs, trace
 from fnx.ops.elementwise.convert import ConvertElementType
 from fnx.ops.elementwise.select import ne
@@ -134,12 +141,28 @@ def _plain_branch(index: Array, funs: Sequence[Callable], operands: tuple, what:
     jaxprs = [_converted(m.jaxpr, tuple(types)) for m in made]
     if type(index) is ConcreteArray:
         k = min(max(int(index), 0), len(funs) - 1)
-        outs: Sequence = eval_jaxpr(jaxprs[k], [*made[k].consts, *arrays])
+        outs = _taken(jaxprs[k], [*made[k].consts, *arrays])
     else:
         consts = {id(c): c for m in made for c in m.consts}
         branches = tuple([_with_consts(j, m, consts) for j, m in zip(jaxprs, made)])
-        outs = Cond(branches, BACKEND)(index, *consts.values(), *arrays)
+        outs = list(Cond(branches, BACKEND)(index, *consts.values(), *arrays))
     return operations.tree_unflatten(made[0].structure, outs)
+
+
+def _taken(jaxpr: Jaxpr, args: Sequence[Array]) -> list[Array]:
+    """Results of a known branch. One with long loops is compiled: their counters would be arrays."""
+    if _has_long_loops(jaxpr) and evaluates_known_values():
+        return list(Jit(jaxpr, jaxpr.name, BACKEND).apply(*args))
+    return eval_jaxpr(jaxpr, args)
+
+
+@made_once
+def _has_long_loops(jaxpr: Jaxpr) -> bool:
+    return any(
+        (isinstance(e.prim, ScanRecord) and e.prim.length > MANY_ITERATIONS)
+        or any(map(_has_long_loops, subjaxprs(e.prim)))
+        for e in jaxpr.eqns
+    )
 
 
 def _branch_types(

@@ -6,7 +6,13 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from fnx.control_flow.bodies import carry_error, promoted, trace_body
+from fnx.control_flow.bodies import (
+    MANY_ITERATIONS,
+    carry_error,
+    evaluates_known_values,
+    promoted,
+    trace_body,
+)
 from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray, as_array
 from fnx.core.aval import ShapedArray
@@ -17,7 +23,7 @@ from fnx.core.errors import (
     TypeMismatch,
     entrance,
 )
-from fnx.core.interpreter import Interpreter, Tracer, current, evaluate
+from fnx.core.interpreter import Tracer
 from fnx.core.source import LoopSite, user_source
 from fnx.interpreters.primitives.scan import Scan
 from fnx.interpreters.primitives.while_loop import While
@@ -357,15 +363,6 @@ def _plain_while(
 
 
 _BOOL = ShapedArray((), dtypes.bool_)
-_MANY_ITERATIONS = 10**5  # outside a trace an array with the number of each iteration would be made
-
-
-def _evaluates_known_values() -> bool:
-    """Whether what needs no traced value is computed at once: outside a trace, in eager derivatives too."""
-    now: Interpreter | None = current.get()
-    while now is not None and now is not evaluate:
-        now = now.parent
-    return now is evaluate
 
 
 def _type_of_bounds(low: Array, high: Array) -> tuple[Any, bool]:
@@ -424,7 +421,7 @@ def fori_loop(
             return (add(i, scalar(1, dtype)), body_fun(index(i), val)), None
 
         first = scalar(start, dtype)
-        if count > _MANY_ITERATIONS and _evaluates_known_values():
+        if count > MANY_ITERATIONS and evaluates_known_values():
             state = first, init_val
             return _scan(counting, state, None, count, False, unroll or 1, body_fun, loop)[0][1]
         steps = Iota(0, dtype, (count,))()

@@ -9,10 +9,16 @@ from typing import Any
 from fnx.core.threads.atomic import setter
 
 
-def _parse(text: str, like: Any) -> Any:
+def _parse(variable: str, text: str, like: Any) -> Any:
     if isinstance(like, bool):
         return text.strip().lower() not in ("", "0", "false", "off", "no")
-    return type(like)(text) if like is not None else text
+    try:
+        return type(like)(text) if like is not None else text
+    except ValueError:
+        raise ValueError(
+            f"{variable} is {text!r} in the environment; expected a number, as its default {like} is. "
+            f"To do without: unset {variable}"
+        ) from None
 
 
 # Whether a context manager overrides what calls of compiled functions depend on: they then take the
@@ -38,8 +44,9 @@ class Setting:
 
     def __init__(self, name: str, default: Any, doc: str, calls: bool = False):
         self.name, self.doc, self.calls = name, doc, calls
-        text = os.environ.get("FNX_" + name.upper())
-        self._default = default if text is None else _parse(text, default)
+        self.variable = "FNX_" + name.upper()
+        text = os.environ.get(self.variable)
+        self._default = default if text is None else _parse(self.variable, text, default)
         self._var: ContextVar[Any] = ContextVar("fnx_" + name)
         self._set_var = setter(self._var)
 

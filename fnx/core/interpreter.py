@@ -98,6 +98,13 @@ class Interpreter:
         return None
 
 
+def is_recorded(interpreter: Interpreter) -> bool:
+    """Whether what it is given ends in equations, or is looked at: it then says where it comes from."""
+    while interpreter.parent is not None and not interpreter.looks:
+        interpreter = interpreter.parent
+    return interpreter is not evaluate
+
+
 class Tracer(Array):
     """Stands for an array while `owner` is at work."""
 

@@ -16,6 +16,7 @@ from fnx.core.errors import MissingRule
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import Interpreter, current, use
 from fnx.core.recipe import Operand, Recipe
+from fnx.core.source import origin, set_origin
 
 _NO_ALIASES: Mapping[int, int] = {}
 _FIRST_OF_FIRST: Mapping[int, int] = {0: 0}
@@ -42,7 +43,7 @@ class AddTo:
     cotangent is concrete.
     """
 
-    __slots__ = ("aval", "fn", "into")
+    __slots__ = ("aval", "fn", "into", "source")
 
     def __init__(
         self,
@@ -53,6 +54,17 @@ class AddTo:
         self.aval = aval
         self.fn = fn
         self.into = into
+        self.source = origin.get()  # what its equations come from, whenever they are made
+
+    def added(self, total: Array) -> Array:
+        """The sum of an accumulator and this."""
+        if self.source is None:
+            return self.fn(total)
+        token = set_origin[self.source]
+        try:
+            return self.fn(total)
+        finally:
+            origin.reset(token)
 
 
 def _closed(value: Any) -> Any:

@@ -3,9 +3,12 @@
 import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from functools import partial
 from types import CodeType, FrameType
+from typing import Any
 
 from fnx.core.threads.atomic import setter
 
@@ -56,7 +59,7 @@ def cell_of(code: CodeType) -> str:
 class Source:
     """A place in the user's code; the line number is worked out when it is printed."""
 
-    __slots__ = ("code", "lasti", "mapped", "role", "scopes")
+    __slots__ = ("code", "lasti", "mapped", "role", "scopes", "takes_any_index")
 
     def __init__(
         self,
@@ -65,20 +68,25 @@ class Source:
         role: str = "",
         mapped: "tuple[Mapped, ...]" = (),
         scopes: tuple[str, ...] = (),
+        takes_any_index: bool = False,
     ):
         self.code, self.lasti, self.mapped = code, lasti, mapped
         self.scopes = scopes  # names that the user gave, outermost first
+        self.takes_any_index = takes_any_index  # whether those out of bounds are meant
         self.role = (
             role  # what a derivative computes there: "the cotangent of the operands of sqrt"
         )
 
     def derived(self, role: str) -> "Source":
         """The same place, of what a derivative computes."""
-        return Source(self.code, self.lasti, role, self.mapped, self.scopes)
+        return Source(self.code, self.lasti, role, self.mapped, self.scopes, self.takes_any_index)
 
     def within(self, mapped: "Mapped") -> "Source":
         """The same place, of what vmap makes of it for all members."""
-        return Source(self.code, self.lasti, self.role, (mapped, *self.mapped), self.scopes)
+        mapped_by = mapped, *self.mapped
+        return Source(
+            self.code, self.lasti, self.role, mapped_by, self.scopes, self.takes_any_index
+        )
 
     @property
     def line(self) -> int:
@@ -234,7 +242,52 @@ origin: ContextVar[Source | None] = ContextVar("fnx_origin", default=None)
 set_origin = setter(origin)
 # Names that users give to what they are writing now, outermost first, within the jaxpr that is traced.
 scopes: ContextVar[tuple[str, ...]] = ContextVar("fnx_scopes", default=())
-set_scopes = setter(scopes)
+# Whether what is written now says what indices out of bounds do, so that these are no mistakes.
+any_index: ContextVar[bool] = ContextVar("fnx_any_index", default=False)
+set_scopes, set_any_index = setter(scopes), setter(any_index)
+
+
+def call_users(fun: Callable, *args: Any, **kwargs: Any) -> Any:
+    """Results of a function that a user gave, whose lines are its own, not those of what it is a rule of.
+
+    A rule of fnx's own has no lines to show: it comes from where its function was called.
+    """
+    if origin.get() is None or not _has_lines(fun):
+        return fun(*args, **kwargs)
+    token = set_origin[None]
+    try:
+        return fun(*args, **kwargs)
+    finally:
+        origin.reset(token)
+
+
+def _has_lines(fun: Any) -> bool:
+    """Whether a callable is written in a file that is not fnx's."""
+    while isinstance(fun, partial):
+        fun = fun.func
+    code = getattr(fun if hasattr(fun, "__code__") else type(fun).__call__, "__code__", None)
+    return code is not None and not is_internal(code.co_filename)
+
+
+def indexing_by(mode: Any) -> AbstractContextManager[None]:
+    """Within it, a mode for indices out of bounds is the user's, or None: then they are mistakes.
+
+    A promise that there are none is one that can be broken.
+    """
+    is_said = mode is not None and "PROMISE" not in str(mode).upper()
+    return _any_index() if is_said else _NO_MODE
+
+
+_NO_MODE = nullcontext()
+
+
+@contextmanager
+def _any_index() -> Iterator[None]:
+    token = set_any_index[True]
+    try:
+        yield
+    finally:
+        any_index.reset(token)
 
 
 def user_source() -> Source | None:
@@ -243,7 +296,9 @@ def user_source() -> Source | None:
     if found is not None:
         return found
     frame = user_frame()
-    return None if frame is None else Source(frame.f_code, frame.f_lasti, "", (), scopes.get())
+    if frame is None:
+        return None
+    return Source(frame.f_code, frame.f_lasti, "", (), scopes.get(), any_index.get())
 
 
 def at_line(source: Source | None) -> str:

@@ -54,6 +54,7 @@ user_checks = frozenset({"check"})
 nan_checks = frozenset({"nan"})
 div_checks = frozenset({"div"})
 index_checks = frozenset({"index"})
+mistaken_index_checks = frozenset({"mistaken index"})  # but those whose mode says what they do
 float_checks = nan_checks | div_checks
 automatic_checks = float_checks | index_checks
 all_checks = automatic_checks | user_checks
@@ -79,8 +80,15 @@ def _checked(eqn: Eqn, kinds: Kinds) -> bool:
         (isinstance(prim, Check) and "check" in kinds)
         or ("nan" in kinds and any(is_inexact(v.aval.dtype) for v in eqn.outs))
         or ("div" in kinds and prim.name in ("div", "rem"))
-        or ("index" in kinds and isinstance(prim, INDEXED))
+        or _looks_at_index(eqn, kinds)
     )
+
+
+def _looks_at_index(eqn: Eqn, kinds: Kinds) -> bool:
+    if not isinstance(eqn.prim, INDEXED):
+        return False
+    meant = eqn.source is not None and eqn.source.takes_any_index
+    return "index" in kinds or ("mistaken index" in kinds and not meant)
 
 
 @made_once
@@ -116,7 +124,7 @@ def _evaluate(jaxpr: Jaxpr, args: Sequence[Array], state: Checks, kinds: Kinds) 
         if any(_has_checks(j, kinds) for j in subs):
             outs = _control(eqn.prim, values, state, kinds)
         else:
-            if "index" in kinds and isinstance(eqn.prim, INDEXED):
+            if _looks_at_index(eqn, kinds):
                 _index(eqn, values, state)
             outs = list(eqn.prim.apply(*values))
             _floats(eqn, values, outs, arrays, kinds)

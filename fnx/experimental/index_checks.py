@@ -21,7 +21,7 @@ def _checked(prim: Primitive, args: tuple[Array, ...]) -> tuple[tuple, bool]:
         inputs = [Var(a) for a in avals]
         outs = [Var(a) for a in prim.abstract(*avals)]
         jaxpr = Jaxpr(inputs, [Eqn(prim, inputs, outs)], outs, name=prim.name)
-        return checkify.functional(jaxpr, checkify.index_checks)[0]
+        return checkify.functional(jaxpr, checkify.mistaken_index_checks)[0]
 
     program = owner.once(("index checks", prim, avals), make)
     n = len(prim.abstract(*avals))
@@ -35,8 +35,9 @@ nan_checks.index_checks.append(_checked)
 def debug_index(new_val: bool = True) -> AbstractContextManager[None]:
     """Within it, an index out of bounds raises IndexError, which names its line and the iteration.
 
-    Otherwise such an index is clamped, or its element dropped, as in JAX. Compiled functions run with
-    checks beside their results; where one fails they run again step by step.
+    Otherwise such an index is clamped, or its element dropped, as in JAX. A mode that says so ("drop",
+    "fill", "clip") is taken at its word. Compiled functions run with checks beside their results; where
+    one fails they run again step by step.
 
     >>> with fnx.debug_index():  # doctest: +IGNORE_EXCEPTION_DETAIL
     ...     fnx.jit(lambda x, k: x[k])(jnp.ones(3), 5)

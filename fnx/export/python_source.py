@@ -10,6 +10,7 @@ import sys
 import textwrap
 import zlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -96,6 +97,9 @@ class _File:
         name = name_of(f)
         self.name = _free(name) if name.isidentifier() and name.isascii() else "exported"
         self.consts = [np.asarray(c) for c in program.consts]
+        self.kinds: dict[
+            tuple, str
+        ] = {}  # named tuples: class and fields, and what they are called here
         self._read_arguments(jitted)
         outs = operations.tree_unflatten(traced.out_tree, range(traced.out_tree.num_leaves))
         found = operations.tree_leaves_with_path(outs)
@@ -139,8 +143,13 @@ class _File:
         constants = {f"constant{k}": c for k, c in enumerate(self.consts)} | code.constants
         arrays = [f"{n} = {_literal(x)}" for n, x in constants.items()]
         packed = any("_unpacked(" in a for a in arrays)
+        tuples = [
+            f"{kind} = collections.namedtuple({of!r}, {list(fields)!r})"
+            for (of, fields), kind in self.kinds.items()
+        ]
         wanted = {
             "base64": packed,
+            "collections": bool(tuples),
             "math": "math." in whole,
             "types": "types.SimpleNamespace" in function,
             "zlib": packed,
@@ -154,6 +163,7 @@ class _File:
             "\n".join(head),
             *[_UNPACKED] * packed,
             *arrays,
+            *["\n".join(tuples)] * bool(tuples),
             *code.hosts,
             *code.helpers,
             code.body,
@@ -199,7 +209,10 @@ class _File:
         for k, x in self.program.empty.outs.items():
             leaves[k] = f'np.zeros({tuple(x.shape)}, [("float0", "V")])'
         tree = operations.tree_unflatten(self.traced.out_tree, [_Text(t) for t in leaves])
-        return _tree_text(tree)
+        return self._tree(tree)
+
+    def _tree(self, tree: Any) -> str:
+        return _tree_text(tree, self.kinds)
 
     def _docstring(self) -> list[str]:
         lines = [f'"""{self._signature()}', ""]
@@ -226,7 +239,7 @@ class _File:
         args, shown = [], []
         for name, value in self.arguments.items():
             tree = operations.tree_map(lambda x: _Text(_example(np.asarray(x))), value)
-            shown.append(f"{name} = {_tree_text(tree)}")
+            shown.append(f"{name} = {self._tree(tree)}")
             args.append(name)
         lines = [f">>> {line}" for line in shown]
         lines.append(f">>> found = {self.name}({', '.join(args)})")
@@ -303,25 +316,29 @@ class _Text:
         self.text = text
 
 
-def _tree_text(tree: Any) -> str:
-    """The text of a tree; objects of classes become namespaces."""
+def _tree_text(tree: Any, kinds: dict[tuple, str]) -> str:
+    """The text of a tree; objects of classes become namespaces, named tuples are of the `kinds`."""
+    inner = partial(_tree_text, kinds=kinds)
     if isinstance(tree, _Text):
         return tree.text
     if tree is None:
         return "None"
     if type(tree) is dict:
-        return "{" + ", ".join(f"{k!r}: {_tree_text(v)}" for k, v in tree.items()) + "}"
+        return "{" + ", ".join(f"{k!r}: {inner(v)}" for k, v in tree.items()) + "}"
     if type(tree) is list:
-        return "[" + ", ".join(map(_tree_text, tree)) + "]"
+        return "[" + ", ".join(map(inner, tree)) + "]"
     if type(tree) is tuple:
-        return "(" + ", ".join(map(_tree_text, tree)) + ("," if len(tree) == 1 else "") + ")"
+        return "(" + ", ".join(map(inner, tree)) + ("," if len(tree) == 1 else "") + ")"
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        kind = kinds.setdefault((type(tree).__name__, tree._fields), f"_Tuple{len(kinds)}")
+        return f"{kind}({', '.join(map(inner, tree))})"
     found = operations.tree_leaves_with_path(tree, lambda x: x is not tree)
     if all(hasattr(path[0], "name") for path, _ in found):
-        inner = ", ".join(f"{path[0].name}={_tree_text(v)}" for path, v in found)
-        return f"types.SimpleNamespace({inner})"
+        named = ", ".join(f"{path[0].name}={inner(v)}" for path, v in found)
+        return f"types.SimpleNamespace({named})"
     if all(hasattr(path[0], "key") for path, _ in found):
-        return "{" + ", ".join(f"{path[0].key!r}: {_tree_text(v)}" for path, v in found) + "}"
-    return "(" + "".join(f"{_tree_text(v)}, " for _, v in found) + ")"
+        return "{" + ", ".join(f"{path[0].key!r}: {inner(v)}" for path, v in found) + "}"
+    return "(" + "".join(f"{inner(v)}, " for _, v in found) + ")"
 
 
 # --- arrays ------------------------------------------------------------------------------------

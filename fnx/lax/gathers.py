@@ -5,6 +5,7 @@ from typing import Any
 
 from fnx.core.array import Array
 from fnx.core.errors import TypeMismatch
+from fnx.core.source import indexing_by
 from fnx.lax.elementwise import neg
 from fnx.lax.parameterized import full, full_like, select
 from fnx.numpy.arrays.indexing import getitem
@@ -64,7 +65,8 @@ def gather(
         tuple(integer(n, "an entry of slice_sizes") for n in slice_sizes),
         unique_indices,
     )
-    return prim(x, i)
+    with indexing_by(mode):
+        return prim(x, i)
 
 
 def _scatter(name: str, prim: Callable, what: str, gives: str) -> Callable:
@@ -97,7 +99,8 @@ def _scatter(name: str, prim: Callable, what: str, gives: str) -> Callable:
                 f"one dtype: convert the updates with .astype({x.dtype})"
             )
         kind = GatherScatterMode.from_any(mode)
-        return prim(dimension_numbers, indices_are_sorted, kind, unique_indices)(x, i, u)
+        with indexing_by(mode):
+            return prim(dimension_numbers, indices_are_sorted, kind, unique_indices)(x, i, u)
 
     return fn
 

@@ -5,6 +5,7 @@ import platform
 import stat
 import sys
 from collections.abc import Iterator
+from difflib import get_close_matches
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fnx.core import __version__, config
+from fnx.core.errors import FnxError
 from fnx.process.devices import devices
 
 _NEEDED = ("numpy", "scipy", "llvmlite", "optree", "ml_dtypes", "tqdm", "platformdirs")
@@ -69,8 +71,7 @@ def doctor() -> Report:
     facts = {"fnx": __version__, "python": f"{platform.python_version()} ({sys.executable})"}
     facts["system"] = f"{platform.system()} {platform.release()} {platform.machine()}"
     for section in (_packages, _cpu, _threads, _cache, _compiles, _devices, _settings):
-        for name, text in section(findings):
-            facts[name] = text
+        facts.update(section(findings))
     return Report(facts, findings)
 
 
@@ -118,21 +119,21 @@ def _cpu(findings: list[Finding]) -> Facts:
 def _threads(findings: list[Finding]) -> Facts:
     from fnx.lowering.cpu.runtime import thread_pool
 
-    used, free, there = (
-        thread_pool.get_num_threads(), thread_pool.available_cpus(), os.cpu_count() or 1,
-    )  # fmt: skip
+    free, there = thread_pool.available_cpus(), os.cpu_count() or 1
+    mend = f"export FNX_NUM_THREADS={free}"
+    try:
+        used = thread_pool.get_num_threads()
+    except FnxError as error:  # of a number of threads that is none
+        yield "threads", "unknown"
+        findings.append(Finding(str(error).splitlines()[0], mend))
+        return
     quota = "none" if thread_pool.quota() >= there else f"{thread_pool.quota()} CPUs"
     yield (
         "threads",
         f"{used} of {free} CPUs that this process may use; {there} there, quota {quota}",
     )
     if used > free:
-        what = f"{used} threads share {free} CPUs, and wait for each other"
-        findings.append(Finding(what, f"export FNX_NUM_THREADS={free}"))
-    chosen = os.environ.get("FNX_NUM_THREADS", "")
-    if chosen and not chosen.strip().isdigit():
-        what = f"FNX_NUM_THREADS is {chosen!r}, which is no number"
-        findings.append(Finding(what, f"export FNX_NUM_THREADS={free}"))
+        findings.append(Finding(f"{used} threads share {free} CPUs, and wait for each other", mend))
 
 
 def _cache(findings: list[Finding]) -> Facts:
@@ -148,10 +149,11 @@ def _cache(findings: list[Finding]) -> Facts:
     try:
         found = place.stat()
     except FileNotFoundError:
-        above = next(p for p in place.absolute().parents if p.exists())
-        yield "cache holds", "nothing yet: it is made when something is compiled"
-        if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
-            what = f"the cache cannot be made in {above}"
+        yield "cache holds", "nothing yet"
+        try:
+            private_files.make(str(place))
+        except OSError as error:
+            what = f"the cache cannot be made: {error.strerror}"
             findings.append(Finding(what, _elsewhere()))
         return
     except OSError as error:
@@ -196,9 +198,13 @@ def _compiles(findings: list[Finding]) -> Facts:
         with config.disable_jit(False):
             found = float(jit(lambda x: x * number + 1.0)(2.0))
     except Exception as error:
-        yield "compiling", f"fails: {type(error).__name__}: {str(error).splitlines()[0]}"
-        what = f"programs cannot be compiled ({type(error).__name__})"
-        findings.append(Finding(what, "export FNX_BACKEND=reference  # slow, until it is mended"))
+        said = str(error).splitlines()[0] if str(error) else ""
+        yield "compiling", f"fails: {type(error).__name__}: {said}"
+        what = f"programs cannot be compiled ({type(error).__name__}: {said})"
+        chosen = os.environ.get(config.backend.variable)
+        slow = f"export {config.backend.variable}=reference  # slow, until it is mended"
+        mend = f"unset {config.backend.variable}" if chosen else slow
+        findings.append(Finding(what, mend))
         return
     good = np.isclose(found, 2.0 * number + 1.0, rtol=1e-14)
     yield "compiling", f"works, for {config.backend.value}" if good else "gives wrong numbers"
@@ -210,13 +216,31 @@ def _devices(findings: list[Finding]) -> Facts:
     yield "devices", ", ".join(map(str, devices()))
 
 
+# What is read from the environment and is no setting.
+_VARIABLES = ("FNX_CACHE_DIR", "FNX_CACHE_LIMIT", "FNX_NUM_THREADS")
+
+
 def _settings(findings: list[Finding]) -> Facts:
-    names = sorted(n for n in os.environ if n.startswith("FNX_"))
-    yield "settings", ", ".join(f"{n}={os.environ[n]}" for n in names) or "none of the environment"
-    slow = [s for s in (config.disable_jit, config.check, config.debug_nans) if s.value]
-    for setting in slow:
-        what = f"{setting.name} is on, which makes programs slow ({setting.doc})"
-        findings.append(Finding(what, f"fnx.config.update('{setting.name}', False)"))
+    given = {n: v for n, v in sorted(os.environ.items()) if n.startswith("FNX_")}
+    yield "settings", ", ".join(map("=".join, given.items())) or "none of the environment"
+    settings = [s for s in vars(config).values() if isinstance(s, config.Setting)]
+    known = [*_VARIABLES, *(s.variable for s in settings)]
+    for name in given:
+        if name not in known:
+            nearest = get_close_matches(name, known, 1)
+            meant = f"; is {nearest[0]} meant?" if nearest else ""
+            findings.append(Finding(f"nothing reads {name}{meant}", f"unset {name}"))
+    limit = given.get("FNX_CACHE_LIMIT", "0")
+    if not limit.strip().isdigit():
+        what = f"FNX_CACHE_LIMIT is {limit!r}, which is no number of bytes, and is passed over"
+        findings.append(Finding(what, "unset FNX_CACHE_LIMIT"))
+    looks = config.debug_nans, config.debug_infs, config.debug_index
+    for setting in (config.disable_jit, config.check, *looks):
+        if setting.value:
+            what = f"{setting.name} is on, which makes programs slow ({setting.doc})"
+            off = f"fnx.config.update('{setting.name}', False)"
+            mend = f"unset {setting.variable}" if setting.variable in given else off
+            findings.append(Finding(what, mend))
 
 
 class _Callable(ModuleType):

@@ -181,21 +181,14 @@ def _tell(event: Event, own: float, jaxpr: Jaxpr | None, native: Any, found: Any
     if event.kind == "compile":
         passes = dict(getattr(found, "seconds", {}))
         event = event._replace(about=passes)
+    began = getattr(found, "began", {})
+    inner = event._replace(kind="pass", depth=event.depth + 1, about={})
     for recorder in tuple(_recorders):
         recorder.add(event, own, jaxpr, native)
         end = event.start + event.seconds
         for name, seconds in reversed(passes.items()):
-            end -= seconds
-            recorder.keep(
-                event._replace(
-                    kind="pass",
-                    name=name,
-                    start=end,
-                    seconds=seconds,
-                    depth=event.depth + 1,
-                    about={},
-                )
-            )
+            end = began.get(name, end - seconds)
+            recorder.keep(inner._replace(name=name, start=end, seconds=seconds))
 
 
 def mark(name: str, start: float, inside: float, about: dict[str, Any]) -> None:

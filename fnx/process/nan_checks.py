@@ -12,7 +12,7 @@ from fnx.core.errors import FnxError
 from fnx.core.interpreter import Interpreter, current, evaluate, set_current
 from fnx.core.jaxpr import subjaxprs
 from fnx.core.primitive import Primitive
-from fnx.core.source import Source, at_line, members_at, members_of, origin
+from fnx.core.source import Source, any_index, at_line, members_at, members_of, origin
 from fnx.ops.structure.dynamic_slice import DynamicSlice, DynamicSliceAdd, DynamicUpdateSlice
 from fnx.ops.structure.gather import AnyScatter, Gather
 from fnx.process.watched import run_watched, running
@@ -39,22 +39,33 @@ class FindNans(Interpreter):
     def process(self, prim: Primitive, args: tuple) -> tuple:
         token = set_current[evaluate]
         try:
-            inside = any(subjaxprs(prim))
-            if config.debug_index.value and inside:
-                outs, out_of_bounds = index_checks[-1](prim, args)
-            else:
-                outs, out_of_bounds = evaluate.process(prim, args), False
-            if out_of_bounds or config.debug_index.value and not inside:
-                run_watched(prim, args, _look) if inside else _look_at_index(prim, None, args)
+            outs = (
+                evaluate.process(prim, args)
+                if not config.debug_index.value
+                else _indexed(prim, args)
+            )
             what = _made(outs, args)
             if what:
-                if inside:
+                if any(subjaxprs(prim)):
                     run_watched(prim, args, _look)
+                    run_watched(prim, args, _look_at_numbers)
                 members = _members(what, origin.get(), outs)
-                raise NanFound(_message(what, prim.name, args, outs) + members + _places())
+                text = _message(what, prim.name, args, outs)
+                raise NanFound(text + _EXPECTED + members + _places())
         finally:
             current.reset(token)
         return outs
+
+
+def _indexed(prim: Primitive, args: tuple) -> tuple:
+    """Results of a primitive; raises where an index is out of bounds."""
+    if not any(subjaxprs(prim)):
+        _look_at_index(prim, None, args)
+        return evaluate.process(prim, args)
+    outs, out_of_bounds = index_checks[-1](prim, args)
+    if out_of_bounds:
+        run_watched(prim, args, _look)
+    return outs
 
 
 # What runs a primitive that carries jaxprs, and tells whether an index in them was out of bounds.
@@ -64,6 +75,9 @@ index_checks: list[Callable[[Primitive, tuple], tuple[tuple, bool]]] = []
 def _look_at_index(prim: Primitive, source: Source | None, args: Sequence[Array]) -> None:
     """Raise where an operation has an index out of bounds."""
     if not isinstance(prim, INDEXED) or not all(type(a) is ConcreteArray for a in args):
+        return
+    place = origin.get() if source is None else source
+    if any_index.get() if place is None else place.takes_any_index:
         return
     index, limits = bounds(prim, [a._value for a in args])  # type: ignore[attr-defined]
     for axis, (k, most) in enumerate(zip(index, limits)):
@@ -97,20 +111,18 @@ def bounds(prim: Any, values: Sequence[Any]) -> tuple[list, list[int]]:
 
 def _made(outs: Sequence[Array], args: Sequence[Array]) -> str:
     """What the settings look for that results have and operands have not: "nan", "infinity" or ""."""
-    for setting, what, test in (
-        (config.debug_nans, "nan", np.isnan),
-        (config.debug_infs, "infinity", np.isinf),
-    ):
-        if setting.value and _any(test, outs) and not _any(test, args):
-            return what
+    if config.debug_nans.value and _any(np.isnan, outs) and not _any(np.isnan, args):
+        return "nan"
+    if config.debug_infs.value and _any(np.isinf, outs) and not _any(np.isinf, args):
+        return "infinity"
     return ""
 
 
 def _any(test: Callable, values: Sequence[Array]) -> bool:
-    return any(
-        type(v) is ConcreteArray and dtypes.kind(v.dtype) in "fc" and bool(test(v._value).any())
-        for v in values
-    )
+    for v in values:
+        if type(v) is ConcreteArray and dtypes.kind(v.dtype) in "fc" and test(v._value).any():
+            return True
+    return False
 
 
 def _message(what: str, name: str, args: Sequence[Array], outs: Sequence[Array]) -> str:
@@ -119,8 +131,10 @@ def _message(what: str, name: str, args: Sequence[Array], outs: Sequence[Array])
     return (
         f"the operation {name} made {article} {what}: of {given} it computed "
         f"{', '.join(map(_short, outs))}{_element(what, args, outs)}. "
-        "Expected operands for which it is defined; look where they come from."
     )
+
+
+_EXPECTED = "Expected operands for which it is defined; look where they come from."
 
 
 def _element(what: str, args: Sequence[Array], outs: Sequence[Array]) -> str:
@@ -168,16 +182,44 @@ def _members_of_index(
 
 
 def _look(
-    prim: Primitive, source: Source | None, args: Sequence[Array], outs: Sequence[Array]
+    prim: Primitive,
+    source: Source | None,
+    args: Sequence[Array],
+    outs: Sequence[Array],
+    written: Sequence[bool],
 ) -> None:
     """Raise where an operation in a program made what is looked for."""
     if config.debug_index.value:
         _look_at_index(prim, source, args)
-    what, name = _made(outs, args), prim.name
-    if not what:
-        return
-    members = _members(what, source, outs)
-    error = NanFound(_message(what, name, args, outs) + _where(name, source, members))
+    what = _made(outs, args)
+    if what:
+        _blame(what, prim.name, source, args, outs, _EXPECTED)
+
+
+def _look_at_numbers(
+    prim: Primitive,
+    source: Source | None,
+    args: Sequence[Array],
+    outs: Sequence[Array],
+    written: Sequence[bool],
+) -> None:
+    """Raise where what is looked for came in as a number in the program's text, as no operation made it."""
+    what = _made(outs, [a for a, w in zip(args, written) if not w])
+    if what:
+        said = "An operand of it is one, as a number in the program's text. Expected another there."
+        _blame(what, prim.name, source, args, outs, said)
+
+
+def _blame(
+    what: str,
+    name: str,
+    source: Source | None,
+    args: Sequence[Array],
+    outs: Sequence[Array],
+    expected: str,
+) -> None:
+    where = _where(name, source, _members(what, source, outs))
+    error = NanFound(_message(what, name, args, outs) + expected + where)
     if source is not None:
         error.source = source
     raise error

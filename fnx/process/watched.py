@@ -12,15 +12,16 @@ from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import evaluate, use
-from fnx.core.jaxpr import Eqn, Jaxpr
+from fnx.core.jaxpr import Eqn, Jaxpr, Literal
 from fnx.core.primitive import Primitive
 from fnx.core.source import Source
 from fnx.core.threads.atomic import setter
 from fnx.interpreters.control_flow import ScanRecord, WhileRecord
 from fnx.interpreters.rewrite import with_jaxprs
 
-# Looks at an operation, its line, operands and results, and raises where it does not like them.
-Look = Callable[[Primitive, Source | None, Sequence[Array], Sequence[Array]], None]
+# Looks at an operation, its line, operands and results, and raises where it does not like them; and at
+# which of the operands are numbers in the text of the program.
+Look = Callable[[Primitive, Source | None, Sequence[Array], Sequence[Array], Sequence[bool]], None]
 
 
 class Iteration:
@@ -66,6 +67,7 @@ class Watched(Primitive):
     inner: Primitive
     look: Look = field(repr=False)
     source: Source | None = field(default=None, repr=False)
+    written: tuple[bool, ...] = field(default=(), repr=False)
     multiple_results = True
 
     @property
@@ -84,7 +86,7 @@ class Watched(Primitive):
         results = outs if isinstance(outs, tuple) else (outs,)
         given = [ConcreteArray(v) for v in values]
         found = [x if isinstance(x, Array) else ConcreteArray(np.asarray(x)) for x in results]
-        self.look(self.inner, self.source, given, found)
+        self.look(self.inner, self.source, given, found, self.written)
         return outs
 
 
@@ -101,12 +103,12 @@ def run_counting(prim: Primitive, run: Callable[[], Any]) -> Any:
 
 def watched(jaxpr: Jaxpr, look: Look) -> Jaxpr:
     """The jaxpr, with each operation in it, at whatever depth, looked at."""
-    return jaxpr.with_eqns(
-        [
-            Eqn(Watched(_within(e.prim, look), look, e.source), e.inputs, e.outs, e.source)
-            for e in jaxpr.eqns
-        ]
-    )
+    eqns = []
+    for e in jaxpr.eqns:
+        written = tuple([isinstance(a, Literal) for a in e.inputs])
+        prim = Watched(_within(e.prim, look), look, e.source, written)
+        eqns.append(Eqn(prim, e.inputs, e.outs, e.source))
+    return jaxpr.with_eqns(eqns)
 
 
 def _within(prim: Primitive, look: Look) -> Primitive:

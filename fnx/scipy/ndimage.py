@@ -78,7 +78,7 @@ def map_coordinates(input, coordinates, order, mode="constant", cval=0.0):
         )
     total = None
     for corner in itertools.product(*per_axis):
-        term = x[tuple(i for i, _, _ in corner)]
+        term = x.at[tuple(i for i, _, _ in corner)].get(mode="clip")
         if mode == "constant":
             inside = corner[0][1]
             for _, valid, _ in corner[1:]:

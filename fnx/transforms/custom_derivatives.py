@@ -13,6 +13,7 @@ from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.interpreter import Tracer
 from fnx.core.jaxpr import eval_jaxpr
 from fnx.core.primitive import family
+from fnx.core.source import call_users
 from fnx.interpreters.jvp import has_tangent
 from fnx.interpreters.primitives.custom_derivatives import (
     CustomJVP,
@@ -152,7 +153,9 @@ class custom_jvp(_WithRule):
 
         def rule(primals: tuple, tangents: tuple) -> tuple:
             out = self(*primals)
-            terms = [j(t, out, *primals) for j, t in zip(jvps, tangents) if j is not None]
+            terms = [
+                call_users(j, t, out, *primals) for j, t in zip(jvps, tangents) if j is not None
+            ]
             add = lambda *xs: sum(xs[1:], xs[0])
             return out, operations.tree_map(add, *terms) if terms else _zero_tangents(out)
 
@@ -171,14 +174,15 @@ class custom_jvp(_WithRule):
         user_rule, symbolic = self.rule, self.symbolic
 
         def fun(*xs: Array) -> list[Array]:
-            return results.flatten(self.fun(*join(treedef.unflatten(xs))), "results")
+            return results.flatten(call_users(self.fun, *join(treedef.unflatten(xs))), "results")
 
         def rule(*xs: Array | None) -> list[Array | None]:
             n = len(xs) // 2
             xs = tuple([unboxed(x) for x in xs])
             zero = SymbolicZero.from_primal_value if symbolic else no_tangent
             tangents = [zero(x) if t is None else t for x, t in zip(xs, xs[n:])]
-            made = user_rule(*static, treedef.unflatten(xs[:n]), treedef.unflatten(tangents))
+            primals = treedef.unflatten(xs[:n])
+            made = call_users(user_rule, *static, primals, treedef.unflatten(tangents))
             if not isinstance(made, (tuple, list)) or len(made) != 2:
                 raise TypeMismatch(
                     f"the rule of {name} must return a pair, result and tangent, got {kind_of(made)}"
@@ -265,7 +269,9 @@ class custom_vjp(_WithRule):
         rule = _Reverse(self, name, static, join, treedef, [x.aval for x in leaves])
 
         def fun(*xs: Array) -> list[Array]:
-            return rule.results.flatten(self.fun(*join(treedef.unflatten(xs))), "results")
+            return rule.results.flatten(
+                call_users(self.fun, *join(treedef.unflatten(xs))), "results"
+            )
 
         prim = CustomVJP(
             fun, name, fwd=rule.forward, bwd=rule.backward, results=rule.results,
@@ -292,7 +298,7 @@ class _Reverse:
         if self.symbolic:
             n = len(xs) // 2
             xs = tuple([CustomVJPPrimal(x, flag is not None) for x, flag in zip(xs, xs[n:])])
-        made = self.fwd(*self.join(self.treedef.unflatten(xs)))
+        made = call_users(self.fwd, *self.join(self.treedef.unflatten(xs)))
         if not isinstance(made, (tuple, list)) or len(made) != 2:
             raise TypeMismatch(
                 f"fwd of {self.name} must return a pair, result and residuals, got {kind_of(made)}"
@@ -314,7 +320,8 @@ class _Reverse:
             else np.zeros(a.shape, dtypes.float0)
             for ct, a in zip(values[n:], self.results.avals)
         ]  # fmt: skip
-        found = self.bwd(*self.static, residuals, self.results.structure.unflatten(cts))
+        cotangents = self.results.structure.unflatten(cts)
+        found = call_users(self.bwd, *self.static, residuals, cotangents)
         return self.flat_cotangents(found)
 
     def flat_cotangents(self, found: Any) -> list[Array | None]:
@@ -362,7 +369,7 @@ def custom_gradient(fun: Callable) -> Callable:
     """
 
     def fwd(*args: Any) -> tuple:
-        out, pull = fun(*args)
+        out, pull = call_users(fun, *args)
         zero = operations.tree_map(lambda x: zeros(as_array(x).aval.tangent()), out)
         converted, consts = closure_convert(pull, zero)
         return out, (operations.Partial(converted), consts)
@@ -373,7 +380,7 @@ def custom_gradient(fun: Callable) -> Callable:
         return found if isinstance(found, tuple) else (found,)
 
     def primal(*args: Any) -> Any:
-        return fun(*args)[0]
+        return call_users(fun, *args)[0]
 
     wraps(fun)(primal)
     wrapped = custom_vjp(primal)
@@ -394,7 +401,7 @@ def closure_convert(fun: Callable, *example_args: Any) -> tuple[Callable, list[A
     results = _Results(name_of(fun))
 
     def flat(*xs: Array) -> list[Array]:
-        return results.flatten(fun(*treedef.unflatten(xs)), "results")
+        return results.flatten(call_users(fun, *treedef.unflatten(xs)), "results")
 
     avals = [x.aval for x in leaves]
     jaxpr, consts = trace(flat, avals, what=f"closure_convert of {name_of(fun)}", name=name_of(fun))

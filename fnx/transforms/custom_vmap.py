@@ -6,6 +6,7 @@ from typing import Any
 
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
+from fnx.core.source import call_users
 from fnx.interpreters.primitives.custom_derivatives import call_with_rule
 from fnx.interpreters.primitives.custom_vmap import CustomVmap
 from fnx.pytree import operations
@@ -56,14 +57,15 @@ class custom_vmap:
         structures: list = []
 
         def flat(*xs: Array) -> list[Array]:
-            out = self.fun(*operations.tree_unflatten(treedef, xs))
+            out = call_users(self.fun, *operations.tree_unflatten(treedef, xs))
             arrays, structure = flatten_arrays(out, f"results of {name}")
             structures[:] = [structure]
             return arrays
 
         def flat_rule(size: int, batched: tuple[bool, ...], xs: Sequence[Array]) -> tuple:
             marks = list(operations.tree_unflatten(treedef, batched))
-            out, out_batched = rule(size, marks, *operations.tree_unflatten(treedef, xs))
+            operands = operations.tree_unflatten(treedef, xs)
+            out, out_batched = call_users(rule, size, marks, *operands)
             arrays, structure = flatten_arrays(out, f"results of the rule of {name}")
             which, given = operations.tree_flatten(out_batched)
             if given != structure:

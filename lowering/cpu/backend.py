@@ -33,7 +33,7 @@ class Compiled:
     """A jaxpr as native code: called with a list of arrays, it gives a list of arrays.
 
     `simplified` makes the jaxpr that is lowered; a program that was seen before is found by the name
-    of the one it is made of. `seconds` holds the time of each pass, `program` the Kernel IR,
+    of the one it is made of. `seconds` and `began` hold the time of each pass, `program` the Kernel IR,
     `emitted` the LLVM IR.
     """
 
@@ -44,6 +44,7 @@ class Compiled:
         self._given = ref(jaxpr)  # which keeps what is made of it
         self._replaced = donation(jaxpr, donated).replaced
         self.seconds: dict[str, float] = {}
+        self.began: dict[str, float] = {}
         self._types = native_calls.types_of(jaxpr)
         name = None
         if not (config.check.value or config.progress.value):
@@ -54,7 +55,7 @@ class Compiled:
         if found is None:
             found = self._make(name)
         else:
-            self.seconds["recall"] = time.perf_counter() - start
+            self.began["recall"], self.seconds["recall"] = start, time.perf_counter() - start
         self.executable = found
         self.executable.details = self._largest
 
@@ -76,7 +77,7 @@ class Compiled:
     def _run_passes(self, last: Callable[[], None]) -> None:
         passes = {"build": lambda: self.program, "check": self._check, "emit": lambda: self.emitted}
         for stage, run in {**passes, "load": last}.items():
-            start = time.perf_counter()
+            start = self.began[stage] = time.perf_counter()
             try:
                 run()
             except (FnxError, MemoryError):

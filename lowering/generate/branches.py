@@ -75,7 +75,7 @@ def _arm(
                 found += state.elements
         return found
 
-    return inside(builder, make)
+    return inside(builder, make, repeated=False)
 
 
 def _chain(
@@ -100,7 +100,8 @@ def _chain(
         inner = [
             [scalar.var(v.dtype, "r") for v in p] if isinstance(p, list) else p for p in places
         ]
-        orelse, _ = inside(builder, lambda: _chain(builder, index, rest, number + 1, inputs, inner))
+        more = lambda: _chain(builder, index, rest, number + 1, inputs, inner)
+        orelse, _ = inside(builder, more, repeated=False)
         on_false = [v for p in inner if isinstance(p, list) for v in p]
     test = scalar.compare("le", index, scalar.const(number, index.dtype))
     builder.emit(If(test, then, orelse, results, on_true, on_false))

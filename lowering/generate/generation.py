@@ -26,7 +26,8 @@ class Generation(Protocol):
     buffers: list[Buffer]
     notes: list[str]
     plain: dict[Nest, list[Stmt]]
-    depth: int  # of loops around the current block
+    depth: int  # of loops and branches around the current block
+    loops: int  # how many of them are loops
     showing: bool  # whether one of them tells how far it is
     unrolled: int  # points of reductions that were written out
     chooses: int  # whether branches are both computed, and their results selected

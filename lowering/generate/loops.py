@@ -68,17 +68,24 @@ def _rows_of_operand(
     return place
 
 
-def inside(builder: Generation, make: Any, told: Progress | None = None) -> tuple[list[Stmt], Any]:
-    """Build statements into a block of their own; `told`: what a loop tells of how far it is."""
+def inside(
+    builder: Generation, make: Any, told: Progress | None = None, repeated: bool = True
+) -> tuple[list[Stmt], Any]:
+    """Build statements into a block of their own, a loop's or else (not `repeated`) a branch's.
+
+    `told`: what a loop tells of how far it is.
+    """
     outer, builder.block = builder.block, []
     showing, builder.showing = builder.showing, builder.showing or told is not None
     builder.depth += 1
+    builder.loops += repeated
     try:
         made = make()
     finally:
         block, builder.block = builder.block, outer
         builder.showing = showing
         builder.depth -= 1
+        builder.loops -= repeated
     return block, made
 
 
@@ -139,7 +146,7 @@ def loop(builder: Generation, r: recipe.Loop, inputs: list[Value], outs: list[Va
 
 def shown(builder: Generation, r: recipe.Loop | recipe.While) -> Progress | None:
     """What a loop tells of how far it is: one that is asked to, or any outermost one."""
-    asked = r.progress or config.progress.value and builder.depth == 0 and not builder.showing
+    asked = r.progress or config.progress.value and not builder.loops and not builder.showing
     return Progress(r.site or LoopSite("loop", None)) if asked else None
 
 

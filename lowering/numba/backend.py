@@ -33,11 +33,12 @@ class Compiled:
     def __init__(self, jaxpr: Jaxpr, donated: tuple[int, ...] = ()):
         self.jaxpr, self.donated = jaxpr, donated
         self.seconds: dict[str, float] = {}
+        self.began: dict[str, float] = {}
         self._replaced = donation(jaxpr, donated).replaced
         self._types = native_calls.types_of(jaxpr)
         self.program: Program | None = None
         for stage in ("build", "emit", "load"):
-            start = time.perf_counter()
+            start = self.began[stage] = time.perf_counter()
             try:
                 with native_calls.deep_recursion():
                     getattr(self, f"_{stage}")()

@@ -16,7 +16,8 @@ class Statements:
         self.machine = machine
         self.buffers: list[Buffer] = []
         self.block: list[Stmt] = []
-        self.depth = 0  # of loops around the current block
+        self.depth = 0  # of loops and branches around the current block
+        self.loops = 0  # how many of them are loops
         self.showing = False  # whether one of them tells how far it is
         self.kernels = self.stacks = 0
         self.notes: list[str] = []

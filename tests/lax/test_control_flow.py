@@ -42,12 +42,15 @@ def test_derivatives_of_counted_loops(f, args):
     check_lanes(f, args)
 
 
+@pytest.mark.parametrize("branch", [False, True])
 @pytest.mark.parametrize(
     "transform",
     [lambda f: f, fnx.grad, lambda f: lambda x: fnx.vjp(f, x)[1](1.0)[0], fnx.hessian,
      lambda f: lambda x: fnx.vmap(f)(x[None])[0], lambda f: lambda x: fnx.jvp(f, (x,), (1.0,))],
 )  # fmt: skip
-def test_a_long_fori_loop_outside_a_trace_makes_no_array_of_its_iterations(transform, monkeypatch):
+def test_a_long_fori_loop_outside_a_trace_makes_no_array_of_its_iterations(
+    transform, branch, monkeypatch
+):
     class Made(Exception):
         pass
 
@@ -55,7 +58,8 @@ def test_a_long_fori_loop_outside_a_trace_makes_no_array_of_its_iterations(trans
         raise Made
 
     with config.backend("cpu"):
-        f = transform(lambda x: lax.fori_loop(0, 200_000, lambda i, c: c + x, x))
+        loop = lambda x: lax.fori_loop(0, 200_000, lambda i, c: c + x, x)
+        f = transform((lambda x: lax.cond(x > 0, loop, lambda x: x, x)) if branch else loop)
         expected = np.asarray(f(as_array(0.5)))
         monkeypatch.setattr(Iota, "impl", refused)
         np.testing.assert_array_equal(np.asarray(f(as_array(0.5))), expected)

@@ -18,7 +18,7 @@ def _squares(x, w=None):
 def test_a_function_that_was_never_called():
     shown = page(fnx.jit(_squares))
     assert "jit of _squares" in shown.text
-    assert "not traced yet" in shown.text
+    assert "nothing is compiled yet" in shown.text
     assert "test_displays_jitted.py" in shown.text
 
 
@@ -75,8 +75,11 @@ def test_static_donated_and_named_backends():
     f = fnx.jit(lambda x, n: x * n, static_argnums=1, donate_argnums=0)
     f(jnp.ones(3), 4)
     shown = page(f)
-    assert "static" in shown.text
+    assert "argument 0 f64[3] argument 1 static: 4" in shown.text
     assert "donated 1 of 1 input" in shown.text
+    by_name = fnx.jit(lambda mode, x, *, k: x * k if mode else x, static_argnames="mode")
+    by_name(True, jnp.ones(2), k=2.0)
+    assert "argument 1 f64[2] k f64[]* argument 0 static: True" in page(by_name).text
     g = fnx.jit(jnp.cos, backend="reference")
     g(jnp.ones(3))
     shown = page(g)

@@ -83,9 +83,12 @@ def test_a_folder_that_cannot_be_written(place, monkeypatch):
 
 
 def test_a_folder_that_cannot_be_made(place, monkeypatch):
+    def refuse(folder):
+        raise PermissionError(13, "Permission denied", folder)
+
     place.rmdir()
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    assert "cannot be made" in finding().what
+    monkeypatch.setattr(private_files, "make", refuse)
+    assert finding().what == "the cache cannot be made: Permission denied"
 
 
 def test_a_full_cache(place, monkeypatch):
@@ -115,6 +118,34 @@ def test_more_threads_than_cpus(place, monkeypatch):
 def test_settings_that_make_programs_slow(place):
     with config.check(True):
         assert finding().mend == "fnx.config.update('check', False)"
+
+
+VARIABLES = {
+    "FNX_NUM_THREADS": ("many", "FNX_NUM_THREADS is 'many'; expected an integer"),
+    "FNX_CACHE_LIMIT": ("1 GB", "FNX_CACHE_LIMIT is '1 GB', which is no number of bytes"),
+    "FNX_NUM_THREAD": ("2", "nothing reads FNX_NUM_THREAD; is FNX_NUM_THREADS meant?"),
+}
+
+
+@pytest.mark.parametrize("name", VARIABLES)
+def test_variables_that_say_nothing(name, place, monkeypatch):
+    value, what = VARIABLES[name]
+    monkeypatch.setenv(name, value)
+    found = finding()
+    assert what in found.what
+    assert found.mend.startswith((f"unset {name}", f"export {name}="))
+
+
+def test_a_setting_of_the_environment_that_is_no_number(monkeypatch):
+    monkeypatch.setenv("FNX_NUM_DEVICES", "four")
+    with pytest.raises(ValueError, match="FNX_NUM_DEVICES is 'four' in the environment"):
+        config.Setting("num_devices", 1, "")
+
+
+def test_a_backend_that_is_none(place, monkeypatch):
+    monkeypatch.setenv("FNX_BACKEND", "cpus")
+    with config.backend("cpus"):
+        assert finding().mend == "unset FNX_BACKEND"
 
 
 def test_a_compiler_that_fails(place, monkeypatch):

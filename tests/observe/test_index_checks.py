@@ -2,11 +2,13 @@
 
 import inspect
 
+import numpy as np
 import pytest
 
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
+from fnx.scipy.ndimage import map_coordinates
 
 X = jnp.arange(5.0)
 
@@ -94,3 +96,39 @@ def test_negative_indices_count_from_the_end():
         assert fnx.jit(gathered)(X, -1) == 8.0
         assert gathered(X, -5) == 0.0
     assert here(gathered) in found(fnx.jit(gathered), X, -6)
+
+
+FAR = jnp.array([0, 7, -9])
+MEANT = {
+    "drop": lambda x, k: x.at[k].set(1.0, mode="drop"),
+    "fill": lambda x, k: x.at[k].get(mode="fill", fill_value=0.0),
+    "clip": lambda x, k: x.at[k].add(1.0, mode="clip"),
+    "take": lambda x, k: jnp.take(x, k, mode="clip"),
+    "take_along_axis": lambda x, k: jnp.take_along_axis(x, k, 0, mode="fill"),
+    "segment_sum": lambda x, k: fnx.ops.segment_sum(x, jnp.array([0, 1, 9, 1, 0]), 2),
+    "bincount": lambda x, k: jnp.bincount(x.astype(int), length=3),
+    "nonzero": lambda x, k: x[jnp.nonzero(x > 2, size=4, fill_value=0)[0]],
+    "map_coordinates": lambda x, k: map_coordinates(x, [jnp.array([-3.0, 9.0])], order=1),
+}
+
+
+@pytest.mark.parametrize("name", MEANT)
+def test_a_mode_is_taken_at_its_word(name):
+    f = MEANT[name]
+    slope = fnx.grad(lambda x, k: jnp.sum(f(x, k) * 1.0))
+    with fnx.debug_index():
+        for g in (f, slope, fnx.vmap(f, in_axes=(None, None), axis_size=2)):
+            np.testing.assert_array_equal(g(X, FAR), fnx.jit(g)(X, FAR))
+
+
+def test_what_promises_or_says_nothing_is_checked():
+    silent = [
+        lambda x, k: x.at[k].get(mode="promise_in_bounds"),
+        lambda x, k: x.at[k].set(1.0),
+        jnp.take,
+        lambda x, k: jnp.take_along_axis(x, k, 0),
+        lambda x, k: x.at[k].get(mode="clip") + x[k],
+    ]
+    for f in silent:
+        for g in (f, fnx.jit(f)):
+            assert "has index 7 out of bounds" in found(g, X, FAR)

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import threading
+import types
 from xml.etree import ElementTree
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
+from fnx.core import config
 from fnx.interpreters.passes import compiled as compiled_
 from fnx.observe import machine as machine_
 from fnx.observe import recorder as recorder_
@@ -233,6 +235,29 @@ def test_files_are_chrome_traces(tmp_path):
             assert isinstance(e["tid"], int)
     names = [e["name"] for e in events]
     assert {"run <lambda>", "trace <lambda>", "compile <lambda>"} <= set(names)
+
+
+def test_passes_lie_where_they_were():
+    """Viewers leave out what begins in one event and ends after it: a pass may lie in no other's time."""
+
+    native = types.SimpleNamespace(
+        began={"build": 1.25, "load": 1.5}, seconds={"build": 0.125, "load": 0.25}
+    )
+    recorder = Recorder()
+    recorder.start()
+    recorder.started = 1.0
+    try:
+        recorder_._tell(Event("compile", "f", 1.0, 1.0, 1, 0, {}), 1.0, None, None, native)
+    finally:
+        recorder.stop()
+    found = {e.name: (e.kind, e.start, e.seconds) for e in recorder.events}
+    assert found["build"] == ("pass", 0.25, 0.125)
+    assert found["load"] == ("pass", 0.5, 0.25)
+    with config.check(True):  # made anew, and by all passes
+        made = fnx.jit(lambda x: x / 5.0).trace(jnp.ones(3)).program.compiled()
+    ends = [made.began[k] + s for k, s in made.seconds.items()]
+    assert list(made.began) == ["build", "check", "emit", "load"]
+    assert all(e <= b for e, b in zip(ends, list(made.began.values())[1:]))
 
 
 def test_what_users_mark_is_json_whatever_it_is(tmp_path):

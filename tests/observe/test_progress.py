@@ -96,6 +96,20 @@ def test_loops_inside_others_have_none_of_their_own(seen):
     assert [r.done for r in seen] == [30]
 
 
+def test_loops_in_branches_count_where_they_run(seen):
+    f = lambda x: lax.switch(
+        jnp.int32(x), [lambda x: x, by_scan, lambda x: by_fori(by_while(x))], x
+    )
+    ran = []
+    with fnx.progress():
+        for call, x in ((fnx.jit(f), 1.5), (fnx.jit(f), 2.5), (f, 2.5)):
+            call(x)
+            ran.append({r.site.kind: r.done for r in seen if r.state == records.DONE})
+            seen.clear()
+    both = {"while_loop": 1000, "fori_loop": 1000}
+    assert ran == [{"scan": 1000}, both, both]
+
+
 def test_nothing_is_left_without_observation():
     f = fnx.jit(by_scan)
     before = f.lower(0.7).as_text("llvm")

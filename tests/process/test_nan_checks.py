@@ -75,3 +75,17 @@ def test_programs_without_nans_run_as_ever():
     with fnx.debug_nans():
         assert float(fnx.jit(root)(4.0)) == 2.0
         assert lax.scan(lambda c, y: (c + y, c), 0.0, X)[1].tolist() == [0.0, 1.0, 1.0]
+
+
+def test_a_nan_in_the_text_of_a_program_has_a_line_too():
+    padded = fnx.jit(lambda x: jnp.where(x > 0, jnp.nan, 2.0 * x))
+    mended = fnx.jit(lambda x: jnp.sum(jnp.where(x > 1, jnp.nan, x)) + jnp.log(x[2]))
+    alone = fnx.jit(lambda x: jnp.var(x[:1], ddof=1))
+    with fnx.debug_nans():
+        for f in (padded, alone):
+            with pytest.raises(FloatingPointError, match="in the program's text") as found:
+                f(X)
+            assert f"made at {__file__}" in str(found.value)
+        with pytest.raises(FloatingPointError, match="operation log made"):  # which is wrong first
+            mended(X)
+        assert mended(-X).shape == ()

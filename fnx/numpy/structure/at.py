@@ -9,7 +9,7 @@ from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray, unless_placed, when_placed
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.core.interpreter import Tracer, evaluate, use
-from fnx.core.source import warn_user
+from fnx.core.source import indexing_by, warn_user
 from fnx.numpy.arrays import indexing
 from fnx.numpy.arrays.index_plan import Plan, plan
 from fnx.numpy.arrays.indexing import box_of, index_vectors, windows
@@ -108,7 +108,8 @@ class AtIndex:
             return indexing.getitem(self.array, self.index)
         flags = (indices_are_sorted, unique_indices)
         made = plan(self.array.shape, self.index)
-        return indexing.read(self.array, made, mode, fill_value, flags)
+        with indexing_by(mode):
+            return indexing.read(self.array, made, mode, fill_value, flags)
 
     def set(self, values, **options):
         """x with x[index] = values."""
@@ -252,7 +253,12 @@ def update(
     weak, y = x.weak_type, _values(x, values)
     if y.weak_type != weak:  # one is converted, and so its cotangent back
         x, y = [ops.ConvertElementType(x.dtype)(v) if v.weak_type else v for v in (x, y)]
-    out = _updated(kind, x, index, y, GatherScatterMode.from_any(mode), flags)
+    how = GatherScatterMode.from_any(mode)
+    if mode is None:  # nearly always, and the context would be a tenth of the time
+        out = _updated(kind, x, index, y, how, flags)
+    else:
+        with indexing_by(mode):
+            out = _updated(kind, x, index, y, how, flags)
     return out if out.weak_type == weak else ops.ConvertElementType(x.dtype, weak)(out)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.core.source import indexing_by
 from fnx.numpy.arrays import indexing
 from fnx.numpy.arrays.creation import array
 from fnx.numpy.arrays.index_plan import BadIndex, Plan, wrap
@@ -95,7 +96,8 @@ def take(
         entries[k] = int(at)
     made = Plan((), x.shape, tuple(entries))
     how = "fill" if mode is None else mode
-    return indexing.read(x, made, how, fill_value, (indices_are_sorted, unique_indices))
+    with indexing_by(mode):
+        return indexing.read(x, made, how, fill_value, (indices_are_sorted, unique_indices))
 
 
 @replayed("fill_value")
@@ -137,7 +139,8 @@ def take_along_axis(
         how = None if mode is None else GatherScatterMode.from_any(mode)
         wrap_negative_indices = how is not GatherScatterMode.PROMISE_IN_BOUNDS
     at = wrap(at, n) if wrap_negative_indices else at
-    return _gather_along(x, at, k, "fill" if mode is None else mode, fill_value)
+    with indexing_by(mode):
+        return _gather_along(x, at, k, "fill" if mode is None else mode, fill_value)
 
 
 def _gather_along(x: Array, at: Array, axis: int, mode: Any, fill_value: Any) -> Array:

@@ -93,7 +93,7 @@ class _Cluster:
             if e.label and (id(e.start), e.label) not in labelled:
                 labelled.add((id(e.start), e.label))
                 row = sum([1 for start, _ in labelled if start == id(e.start)])
-                left, top = x + e.start.middle + 5, y + e.start.bottom + 3 + 10 * row
+                left, top = x + e.start.middle + 5, y + e.start.bottom + 1 + 12 * row
                 at = f'x="{left:.1f}" y="{top:.1f}"'
                 drawn.append(f'<text class="label" {at}>{markup.text(e.label)}</text>')
         return drawn

@@ -37,21 +37,22 @@ def _arguments(key: tuple, program: Program) -> list[tuple[str, str]]:
     avals = Empty.within(program.empty.inputs, program.jaxpr.in_avals[len(program.consts) :])
     given = [getattr(a, "str_short", lambda a=a: f"{a.dtype}{list(a.shape)}")() for a in avals]
     args, kwargs = operations.tree_unflatten(treedef, given)
+    static = {place for place, *_ in fixed}
+    numbers = [k for k in range(len(args) + len(static)) if k not in static]
     rows = []
-    for path, kind in operations.tree_leaves_with_path((list(args), kwargs)):
-        rows.append((_argument_name(path[1], path[2:]), kind))
+    for path, kind in operations.tree_leaves_with_path((dict(zip(numbers, args)), kwargs)):
+        rows.append((_argument_name(path[1].key, path[2:]), kind))
     most = policy.DISPLAYED_ROWS
     if len(rows) > most:
         rows = [*rows[:most], ("…", f"{len(rows) - most:,} more")]
-    if fixed:
-        rows.append(("static", f"{fixed!r:.200}"))
+    for place, _, value in fixed:
+        rows.append((_argument_name(place, ()), f"static: {value!r:.200}"))
     return rows
 
 
-def _argument_name(place: Any, within: Any) -> str:
+def _argument_name(place: int | str, within: Any) -> str:
     """An argument by its number or its name, and the path within."""
-    number = getattr(place, "idx", None)
-    start = str(getattr(place, "key", place)) if number is None else f"argument {number}"
+    start = place if isinstance(place, str) else f"argument {place}"
     return start + "".join(map(str, within))
 
 
@@ -123,7 +124,9 @@ def jitted(f: Any) -> str:
     where = "" if code is None else f"{file}:{code.co_firstlineno}"
     parts = [markup.head(f"jit of {name_of(f.fun)}", where)]
     if not found:
-        return markup.page(*parts, markup.note("not traced yet: it is when it is called"))
+        return markup.page(
+            *parts, markup.note("nothing is compiled yet: it is traced when it is called")
+        )
     hits = [already_compiled(p.jaxpr, p.backend, p.donated) for _, p in found]
     cached = sum([_origin(n) == "found in the cache" for n in hits])
     made = sum([n is not None for n in hits])

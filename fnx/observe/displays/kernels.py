@@ -113,16 +113,25 @@ def _ordered(jaxpr: Jaxpr, of: dict[int, str]) -> list[list[int]]:
         name: {of[maker[a]] for k in ks for a in jaxpr.eqns[k].inputs if a in maker} - {name}
         for name, ks in members.items()
     }
-    order: list[list[int]] = []
-    done: set[str] = set()
-    while len(done) < len(members):
-        ready = [n for n in members if n not in done and needs[n] <= done]
-        if not ready:  # a circle
-            first = next(n for n in members if n not in done and len(members[n]) > 1)
-            return _ordered(jaxpr, of | {k: f"alone {k}" for k in members[first]})
-        order += [members[n] for n in ready]
-        done.update(ready)
-    return order
+    readers: dict[str, list[str]] = {name: [] for name in members}
+    for name, wanted in needs.items():
+        for n in wanted:
+            readers[n].append(name)
+    missing = {name: len(wanted) for name, wanted in needs.items()}
+    order: list[str] = []
+    ready = [n for n in members if not missing[n]]
+    while ready:
+        order += ready
+        following = []
+        for name in [r for n in ready for r in readers[n]]:
+            missing[name] -= 1
+            if not missing[name]:
+                following.append(name)
+        ready = sorted(following, key=lambda n: members[n][0])
+    circle = [n for n in members if missing[n] and len(members[n]) > 1]
+    if len(order) < len(members):
+        return _ordered(jaxpr, of | {k: f"alone {k}" for k in members[circle[0]]})
+    return [members[n] for n in order]
 
 
 __all__ = ["clusters", "kernels"]

@@ -22,8 +22,8 @@ STYLE = f"""<style>
 padding:8px 12px;font:13px/1.45 system-ui,sans-serif;display:inline-block;max-width:100%;
 box-sizing:border-box;overflow:auto;text-align:left}}
 @media (prefers-color-scheme:dark){{.fnx{{{_DARK}}}}}
-[data-jp-theme-light="true"] .fnx,.vscode-light .fnx{{{_LIGHT}}}
-[data-jp-theme-light="false"] .fnx,.vscode-dark .fnx{{{_DARK}}}
+[data-jp-theme-light="true"] .fnx,.vscode-light .fnx,[data-theme="light"] .fnx{{{_LIGHT}}}
+[data-jp-theme-light="false"] .fnx,.vscode-dark .fnx,[data-theme="dark"] .fnx{{{_DARK}}}
 .fnx code,.fnx pre{{font:12px/1.5 ui-monospace,Menlo,Consolas,monospace;color:inherit;background:none;
 padding:0;margin:0;border:0}}
 .fnx pre{{white-space:pre;overflow:auto;max-height:32em;background:var(--in);padding:6px 8px;margin:4px 0}}

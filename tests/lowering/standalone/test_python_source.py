@@ -173,6 +173,10 @@ def test_trees_names_and_static_arguments(plain):
 
     text = fnx.export.python(f, {"w": np.ones(2), "b": 1.0}, 2.0, np.arange(3), scale=3.0)
     found = text.function()({"w": np.ones(2), "b": 1.0}, 2.0, np.arange(3), 3.0)
+    first, second = found  # which named tuples are for
+    assert first is found.first
+    assert second is found.second
+    assert type(found).__name__ == "Pair"
     assert found.first.tolist() == [3.0, 3.0]
     assert found.second[1] is None
     assert found.second[2][0].dtype == np.int64
