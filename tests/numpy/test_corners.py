@@ -263,6 +263,33 @@ def test_derivatives_of_sinc_and_i0_at_zero():
         assert math.isclose(fnx.grad(fnx.grad(i0))(0.0), 0.5)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_derivatives_of_sinc_far_from_zero(dtype):
+    # What the series near 0 would be there overflows.
+    x = jnp.array([11.0, -40.0, 0.25 * float(jnp.finfo(dtype).max)], dtype)
+    found = np.asarray(fnx.vmap(fnx.grad(jnp.sinc))(x), float)
+    assert np.all(np.abs(found[:2] - [-1 / 11, -1 / 40]) < 5e-3)
+    assert np.isfinite(found).all()
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, fnx.jit])
+def test_extrema_of_complex_numbers_are_nan_where_a_part_is(wrap):
+    z = jnp.array([[1 + 1j, 2 - 1j], [complex(np.nan, 1), 0], [complex(3, np.nan), 5]])
+    for f in (jnp.max, jnp.min):
+        found = np.asarray(wrap(lambda z, f=f: f(z, 1))(z))
+        assert np.isnan(found).tolist() == [False, True, True]
+        assert found[1].imag == 1
+        assert np.isnan(wrap(f)(z))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int64"])
+def test_zero_to_a_negative_integer_power_is_zero(dtype):
+    x = jnp.array([[0], [1], [-1]], dtype)
+    y = jnp.array([-128, -127, 0, 5], dtype)
+    wanted = [[0, 0, 1, 0], [1, 1, 1, 1], [1, -1, 1, -1]]
+    assert fnx.jit(jnp.power)(x, y).tolist() == jnp.power(x, y).tolist() == wanted
+
+
 def test_logaddexp_of_complex_numbers_is_principal():
     rng = np.random.default_rng(1)
     x, y = (5 * (rng.normal(size=20) + 1j * rng.normal(size=20)) for _ in range(2))
