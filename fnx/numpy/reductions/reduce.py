@@ -260,6 +260,7 @@ def _arg(name: str, prim: Callable, what: str, gives: str) -> Callable:
     def fn(a, axis=None, out=None, keepdims=None):
         no_out(name, out)
         x = to_array(a, name)
+        ufuncs.without_complex(name, x)
         rank = x.ndim
         if axis is None:
             flat, k = reshape_to(x, (x.aval.size,)), 0
