@@ -179,6 +179,19 @@ def test_methods_of_ufuncs(name):
     same(fn.reduce(x, 1, initial=1.0, where=keep), np_fn.reduce(x, 1, initial=1.0, where=keep))
 
 
+@pytest.mark.parametrize("wrap", [lambda f: f, fnx.jit])
+def test_folds_of_ufuncs_are_strong_and_take_integers_and_bools(wrap):
+    for f in (jnp.logaddexp, jnp.add, jnp.maximum):
+        for method in (f.reduce, f.accumulate):
+            found = wrap(method)(jnp.array([2]) * 2.0)
+            assert (found.dtype, fnx.typeof(found).weak_type) == (float, False)
+    k = np.array([1, 5, 2])
+    same(wrap(jnp.logaddexp.accumulate)(k), np.logaddexp.accumulate(k))
+    for f in (jnp.logaddexp.accumulate, jnp.logaddexp.reduce):
+        assert wrap(f)(k.astype("int16")).dtype == np.float32
+    assert wrap(jnp.maximum.accumulate)(k > 1).tolist() == [False, True, True]
+
+
 def test_a_function_of_numbers_as_a_ufunc():
     fn = jnp.frompyfunc(lambda x, y: x + 2 * y, 2, 1, identity=0)
     assert (fn.nin, fn.nout, fn.identity) == (2, 1, 0)
