@@ -133,7 +133,7 @@ def promoted(init: list[Array], outs: Sequence[ShapedArray]) -> list[Array] | No
     """First carries whose weak types gave way to those of the carries that follow, if any did."""
     half = config.default_float32.value
     new = [
-        ConvertElementType(o.dtype, o.weak_type)(x)
+        ConvertElementType(o.dtype)(x)  # strong, as JAX's
         if x.aval.weak_type
         and x.shape == o.shape
         and x.dtype != o.dtype

@@ -271,6 +271,8 @@ class Eval(Interpreter):
         if type(outs) is np.ndarray:
             return (ConcreteArray(outs),)
         if type(outs) is tuple:
+            if any([a.weak_type for a in args]):  # each result has a type of its own
+                return self._weak(prim, args, outs)
             return tuple(
                 [o if type(o) is ConcreteArray else ConcreteArray(_array(o)) for o in outs]
             )

@@ -7,6 +7,7 @@ from fnx.core import lazy_imports as _later
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError
 from fnx.core.primitive import family
+from fnx.lax.elementwise import checked
 from fnx.numpy.arrays.public_calls import serve as _retell
 from fnx.numpy.arrays.util import to_array
 from fnx.ops.base.broadcast import scalar_like
@@ -113,7 +114,7 @@ def triangular_solve(
 
         b = expand_dims(b, (-1,) if left_side else (-2,))
     prim = ops.TriangularSolve(left_side, lower, transpose_a, conjugate_a, unit_diagonal)
-    out = prim(a, b)
+    out = checked(prim, a, b)
     if vector:
         from fnx.lax.shapes import squeeze
 
@@ -363,7 +364,7 @@ def symmetric_product(
     """
     a, c = to_array(a_matrix, "symmetric_product"), to_array(c_matrix, "symmetric_product", 1)
     product = mul(scalar(alpha, a.dtype), matrix.matmul(a, matrix.swap(a)))
-    out = add(product, mul(scalar(beta, c.dtype), c))
+    out = checked(add, product, mul(scalar(beta, c.dtype), c))
     if not symmetrize_output:
         return out
     return add(matrix.tril(out), matrix.swap(matrix.tril(out, -1)))
@@ -376,7 +377,8 @@ def cholesky_update(r_matrix: Any, w_vector: Any) -> Array:
     Array([[5.]], dtype=float64)
     """
     r, w = to_array(r_matrix, "cholesky_update"), to_array(w_vector, "cholesky_update", 1)
-    product = add(
+    product = checked(
+        add,
         matrix.matmul(matrix.swap(r), r),
         mul(matrix.repeat_columns(w, w.shape[-1]), matrix.repeat_rows(w, w.shape[-1])),
     )

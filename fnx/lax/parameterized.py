@@ -10,6 +10,7 @@ from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.core.source import warn_user
 from fnx.lax.elementwise import checked, operands, stretched
 from fnx.numpy.arrays.util import PYTHON, constant, integer, integers, to_array
+from fnx.ops.base.broadcast import scalar_like
 from fnx.ops.elementwise import arithmetic as ops
 from fnx.ops.elementwise import select as choose
 from fnx.ops.elementwise import special
@@ -75,7 +76,7 @@ def conj(x: Any) -> Array:
     """
     x = to_array(x, "conj")
     if not dtypes.is_complex(x.dtype):
-        x = ops.complex_(x, ops.sub(x, x))
+        return checked(ops.complex_, x, scalar_like(0, x))
     return ops.conj(x)
 
 
@@ -108,7 +109,7 @@ def integer_pow(x: Any, y: int) -> Array:
     >>> lax.integer_pow(jnp.array([2.0, 3.0]), -1)
     Array([0.5       , 0.33333333], dtype=float64)
     """
-    return ops.IntegerPow(integer(y, "y"))(to_array(x, "integer_pow"))
+    return checked(ops.IntegerPow(integer(y, "y")), to_array(x, "integer_pow"))
 
 
 def betainc(a: Any, b: Any, x: Any) -> Array:
@@ -131,7 +132,7 @@ def round(x: Any, rounding_method: int = 0) -> Array:
         raise InvalidValue(
             f"round with rounding_method={method}; expected 0 (away from zero) or 1 (to even)"
         )
-    return ops.Round(method)(to_array(x, "round"))
+    return checked(ops.Round(method), to_array(x, "round"))
 
 
 def clamp(min: Any, x: Any, max: Any) -> Array:

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
 from fnx.numpy.arrays.util import canonical_axis, constant, promote, promote_inexact, select, strong
@@ -32,6 +33,8 @@ def relu(x):
     """
     x = u.positive(x)
     zero = constant(0, x.dtype)
+    if dtypes.is_complex(x.dtype):  # ordered by their real parts
+        return u.maximum(x, zero)
     return select(ops.le(x, zero), zero, x)
 
 
@@ -42,6 +45,8 @@ def relu6(x):
     Array([0., 2., 6.], dtype=float64)
     """
     x, six = promote("relu6", u.positive(x), 6.0)
+    if dtypes.is_complex(x.dtype):
+        return u.minimum(relu(x), six)
     return select(ops.ge(x, six), six, relu(x))
 
 

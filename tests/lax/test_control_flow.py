@@ -254,3 +254,15 @@ def test_associative_scan(n, reverse):
 
 def test_gradient_of_associative_scan():
     check_grads(lambda x: total(sin(lax.associative_scan(lambda a, b: a * b, x))), X)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, fnx.jit])
+def test_a_carry_whose_dtype_gives_way_becomes_strong(wrap):
+    scan = lambda c: lax.scan(lambda c, x: (c + 1.0, c), c, None, 3)
+    loop = lambda c: lax.fori_loop(0, 3, lambda k, c: c + 0.5, c)
+    until = lambda c: lax.while_loop(lambda c: c < 3, lambda c: c + 1.0, c)
+    for f in (scan, loop, until):
+        for out in fnx.tree_util.tree_leaves(wrap(f)(0)):
+            assert (out.dtype, fnx.typeof(out).weak_type) == (float, False)
+        for out in fnx.tree_util.tree_leaves(wrap(f)(0.0)):
+            assert fnx.typeof(out).weak_type

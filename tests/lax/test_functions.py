@@ -369,3 +369,26 @@ def test_enumerations_print_as_in_jax():
     assert said == ["HIGH Precision.HIGH", "DEFAULT DotAlgorithmPreset.DEFAULT"]
     assert str(lax.RandomAlgorithm.RNG_DEFAULT) == "RNG_DEFAULT"
     assert repr(fnx.sharding.AxisType.Auto) == "Auto"
+
+
+@RUN
+def test_operands_that_are_sorted_together_keep_their_weak_types(run):
+    strong, weak = jnp.array([2, 1]), jnp.array([True, False]) * 2.0
+    for num_keys in (1, 2):
+        both = run(lambda x, y, n=num_keys: lax.sort((x, y), num_keys=n))
+        assert [fnx.typeof(x).weak_type for x in both(strong, weak)] == [False, True]
+        assert [fnx.typeof(x).weak_type for x in both(weak, strong)] == [True, False]
+
+
+@RUN
+def test_conjugates_of_reals_have_no_imaginary_part(run):
+    found = np.asarray(run(lax.conj)(jnp.array([np.inf, np.nan, 1.0])))
+    assert found.dtype == complex
+    assert not found.imag.any()
+
+
+@RUN
+def test_rectified_complex_numbers_are_ordered_by_their_real_parts(run):
+    z = jnp.array([1 + 1j, -2 + 9j, 8 - 1j])
+    assert run(fnx.nn.relu)(z).tolist() == [1 + 1j, 0, 8 - 1j]
+    assert run(fnx.nn.relu6)(z).tolist() == [1 + 1j, 0, 6]

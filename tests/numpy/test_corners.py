@@ -179,6 +179,19 @@ def test_methods_of_ufuncs(name):
     same(fn.reduce(x, 1, initial=1.0, where=keep), np_fn.reduce(x, 1, initial=1.0, where=keep))
 
 
+@pytest.mark.parametrize("wrap", [lambda f: f, fnx.jit])
+def test_folds_of_ufuncs_are_strong_and_take_integers_and_bools(wrap):
+    for f in (jnp.logaddexp, jnp.add, jnp.maximum):
+        for method in (f.reduce, f.accumulate):
+            found = wrap(method)(jnp.array([2]) * 2.0)
+            assert (found.dtype, fnx.typeof(found).weak_type) == (float, False)
+    k = np.array([1, 5, 2])
+    same(wrap(jnp.logaddexp.accumulate)(k), np.logaddexp.accumulate(k))
+    for f in (jnp.logaddexp.accumulate, jnp.logaddexp.reduce):
+        assert wrap(f)(k.astype("int16")).dtype == np.float32
+    assert wrap(jnp.maximum.accumulate)(k > 1).tolist() == [False, True, True]
+
+
 def test_a_function_of_numbers_as_a_ufunc():
     fn = jnp.frompyfunc(lambda x, y: x + 2 * y, 2, 1, identity=0)
     assert (fn.nin, fn.nout, fn.identity) == (2, 1, 0)
@@ -261,6 +274,33 @@ def test_derivatives_of_sinc_and_i0_at_zero():
     for i0 in (jnp.i0, fnx.scipy.special.i0):
         assert fnx.grad(i0)(0.0) == 0.0
         assert math.isclose(fnx.grad(fnx.grad(i0))(0.0), 0.5)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_derivatives_of_sinc_far_from_zero(dtype):
+    # What the series near 0 would be there overflows.
+    x = jnp.array([11.0, -40.0, 0.25 * float(jnp.finfo(dtype).max)], dtype)
+    found = np.asarray(fnx.vmap(fnx.grad(jnp.sinc))(x), float)
+    assert np.all(np.abs(found[:2] - [-1 / 11, -1 / 40]) < 5e-3)
+    assert np.isfinite(found).all()
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, fnx.jit])
+def test_extrema_of_complex_numbers_are_nan_where_a_part_is(wrap):
+    z = jnp.array([[1 + 1j, 2 - 1j], [complex(np.nan, 1), 0], [complex(3, np.nan), 5]])
+    for f in (jnp.max, jnp.min):
+        found = np.asarray(wrap(lambda z, f=f: f(z, 1))(z))
+        assert np.isnan(found).tolist() == [False, True, True]
+        assert found[1].imag == 1
+        assert np.isnan(wrap(f)(z))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int64"])
+def test_zero_to_a_negative_integer_power_is_zero(dtype):
+    x = jnp.array([[0], [1], [-1]], dtype)
+    y = jnp.array([-128, -127, 0, 5], dtype)
+    wanted = [[0, 0, 1, 0], [1, 1, 1, 1], [1, -1, 1, -1]]
+    assert fnx.jit(jnp.power)(x, y).tolist() == jnp.power(x, y).tolist() == wanted
 
 
 def test_logaddexp_of_complex_numbers_is_principal():

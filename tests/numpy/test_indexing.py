@@ -346,3 +346,19 @@ def test_the_slope_of_one_minimum_does_not_go_through_the_array():
 def test_indices_may_be_of_types_that_cannot_hold_the_axis_size(pick, dtype):
     x, i = jnp.arange(300), np.array([3, 7 if dtype == "uint8" else -1, 100])
     np.testing.assert_array_equal(pick(x, jnp.asarray(i, dtype)), pick(x, jnp.asarray(i)))
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, fnx.jit])
+@pytest.mark.parametrize("index", [-1, np.int8(-1), np.array([-1, 3], "int8")])
+def test_negative_indices_that_do_not_count_from_the_end(wrap, index):
+    x, last = jnp.arange(4.0), [3.0] * (np.ndim(index) > 0)
+    asked = {"wrap_negative_indices": False}
+    get = lambda mode: wrap(lambda x: x.at[index].get(mode=mode, **asked))(x).ravel().tolist()
+    assert get(None) == get("clip") == [0.0, *last]
+    assert str(get("fill")) == str([np.nan, *last])
+    for name, change in (("set", 9.0), ("add", 9.0), ("divide", 2.0), ("apply", jnp.cos)):
+        changed = lambda x, **how: getattr(x.at[index], name)(change, **asked, **how)  # noqa: B023
+        assert wrap(changed)(x)[:3].tolist() == [0.0, 1.0, 2.0]
+        clipped = wrap(lambda x: changed(x, mode="clip"))(x + 1)  # noqa: B023
+        assert clipped[0] != 1.0
+        assert clipped[1:3].tolist() == [2.0, 3.0]

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from programs_corners import Corners
 from programs_nested import Nested
 from programs_wider import Wider
 
@@ -19,6 +20,7 @@ from fnx import lax
 FUZZ = int(os.environ.get("FNX_FUZZ", "0"))
 START = int(os.environ.get("FNX_FUZZ_FROM", "0"))
 FNX = SimpleNamespace(api=fnx, jnp=jnp, lax=lax)
+SAMPLE = {Nested: 40, Wider: 40, Corners: 12}
 # Of larger numbers sines and differences are noise, which no two libraries share.
 LARGEST = 1e5
 
@@ -40,8 +42,9 @@ def agree(found: list[tuple], expected: list[tuple], names: list[str]) -> None:
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance, err_msg=str(names))
 
 
-@pytest.mark.parametrize("kind", [Nested, Wider])
-@pytest.mark.parametrize("seed", range(START, START + 40))
+@pytest.mark.parametrize(
+    ("kind", "seed"), [(kind, START + k) for kind, count in SAMPLE.items() for k in range(count)]
+)
 def test_compiled_nestings_are_what_evaluated_ones_are(kind, seed):
     made = kind(seed)
     run = made.program()
@@ -57,7 +60,7 @@ def test_compiled_nestings_are_what_evaluated_ones_are(kind, seed):
 
 
 @pytest.mark.skipif(not FUZZ, reason="compares with JAX where FNX_FUZZ asks for it")
-@pytest.mark.parametrize("kind", [Nested, Wider])
+@pytest.mark.parametrize("kind", SAMPLE)
 @pytest.mark.parametrize("seed", range(START, START + FUZZ))
 def test_nestings_are_what_jax_has(kind, seed):
     jax = pytest.importorskip("jax")

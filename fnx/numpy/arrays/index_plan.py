@@ -73,6 +73,21 @@ def plan(shape: Shape, index: Any) -> Plan:
     return _place(shape, [*before, *whole, *after], apart)
 
 
+def before_the_first(shape: Shape, index: Any) -> Any:
+    """The index with its negative numbers so far down that they name no element from the end either."""
+    far = max(shape, default=0)
+
+    def moved(p: Any) -> Any:
+        if isinstance(p, (int, np.integer)) and not isinstance(p, bool):
+            return int(p) - far if p < 0 else p
+        if not isinstance(p, (Array, np.ndarray)) or dtypes.kind(p.dtype) != "i":
+            return p
+        i = ConvertElementType(INT)(as_array(p))
+        return select(ops.lt(i, scalar(0, INT)), ops.sub(i, scalar(far, INT)), i)
+
+    return tuple([moved(p) for p in index]) if isinstance(index, tuple) else moved(index)
+
+
 def _picks(parts: list) -> bool:
     """Whether integers or arrays are among entries of an index."""
     return any([type(p) is not slice and p is not None for p in parts])

@@ -65,6 +65,13 @@ def times(x: Array, value: Any) -> Array:
     return ops.mul(x, constant(value, x.dtype, not x.shape))
 
 
+def without_complex(name: str, *xs: Array) -> None:
+    """Raises TypeMismatch for complex numbers, of which `name` is not defined."""
+    for x in xs:
+        if dtypes.is_complex(x.dtype):
+            raise TypeMismatch(f"{name} of dtype {x.dtype} is not defined; expected real numbers")
+
+
 def truth(x: Any, name: str = "function") -> Array:
     """Whether elements are not zero."""
     x = to_array(x, name)
@@ -201,6 +208,7 @@ def fabs(x, /):
     Array([1., 2.], dtype=float64)
     """
     (x,) = promote_inexact("fabs", x)
+    without_complex("fabs", x)
     return ops.abs_(x)
 
 
@@ -299,7 +307,8 @@ def _int_int_power(x: Array, y: Array) -> Array:
     if y.dtype.itemsize > 1:
         last = ops.and_(y, one(y))
         y = select(ops.gt(y, constant(127, y.dtype)), ops.add(constant(126, y.dtype), last), y)
-    total = full(x.shape or y.shape, 1, x.dtype)
+    # 0 to a power that is not 0 is 0, of negative ones too, whose last bits may be zeros.
+    total = convert(ops.or_(*fit("power", [ops.ne(x, zero(x)), ops.eq(y, zero(y))])), x.dtype)
     for _ in range(7):
         odd = ops.ne(ops.and_(y, one(y)), zero(y))
         total = select(*fit("power", [odd, ops.mul(total, x), total]))

@@ -26,7 +26,15 @@ from fnx.numpy.arrays.util import (
     to_arrays,
     ufunc_operands,
 )
-from fnx.numpy.elementwise.arithmetic import float_binary, imag, one, real, times, zero
+from fnx.numpy.elementwise.arithmetic import (
+    float_binary,
+    imag,
+    one,
+    real,
+    times,
+    without_complex,
+    zero,
+)
 from fnx.numpy.elementwise.rounding import trunc
 from fnx.ops.base.broadcast import full
 from fnx.ops.elementwise import arithmetic as ops
@@ -154,10 +162,10 @@ def sinc(x, /):
     """
     (x,) = promote_inexact("sinc", x)
     pi_x = times(x, math.pi)
-    # Near 0 the series, so that derivatives are right there too.
+    # Near 0 the series, so that derivatives are right there too; far from it neither overflows.
     near = ops.lt(ops.abs_(pi_x), constant(0.5, dtypes.real_of(x.dtype)))
     safe = select(near, one(x), pi_x)
-    square, series = ops.square(pi_x), one(x)
+    square, series = ops.square(select(near, pi_x, zero(x))), one(x)
     for k in range(7, 0, -1):
         share = ops.mul(square, constant(-1 / (2 * k * (2 * k + 1)), x.dtype))
         series = ops.add(one(x), ops.mul(share, series))
@@ -239,6 +247,7 @@ def heaviside(x1, x2, /):
     Array([0. , 0.5, 1. ], dtype=float64)
     """
     x, y = fit("heaviside", promote_inexact("heaviside", x1, x2))
+    without_complex("heaviside", x)
     step = select(ops.lt(x, zero(x)), zero(x), select(ops.gt(x, zero(x)), one(x), y))
     out = select(ops.ne(x, x), x, step)
     return strong(out) if out.shape else out
@@ -251,6 +260,7 @@ def copysign(x1, x2, /):
     Array([-1.,  2.], dtype=float64)
     """
     x, y = fit("copysign", promote_inexact("copysign", x1, x2))
+    without_complex("copysign", x)
     size = ops.abs_(x)
     out = select(signbit(y), ops.neg(size), size)
     return out if y.weak_type else strong(out)
@@ -263,6 +273,7 @@ def signbit(x, /):
     Array([ True,  True, False], dtype=bool)
     """
     x = to_array(x, "signbit")
+    without_complex("signbit", x)
     kind = dtypes.kind(x.dtype)
     if kind in "bu":
         return full(x.shape, False, dtypes.bool_)

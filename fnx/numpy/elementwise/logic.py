@@ -21,7 +21,15 @@ from fnx.numpy.arrays.util import (
     to_array,
     ufunc_operands,
 )
-from fnx.numpy.elementwise.arithmetic import absolute, add, binary, imag, multiply, truth
+from fnx.numpy.elementwise.arithmetic import (
+    absolute,
+    add,
+    binary,
+    imag,
+    multiply,
+    truth,
+    without_complex,
+)
 from fnx.numpy.elementwise.division import numbers
 from fnx.ops.base.broadcast import full
 from fnx.ops.elementwise import arithmetic as ops
@@ -77,6 +85,7 @@ def isposinf(x, /, out=None):
     """
     no_out("isposinf", out)
     x = to_array(x, "isposinf")
+    without_complex("isposinf", x)
     if not dtypes.is_inexact(x.dtype):
         return full(x.shape, False, dtypes.bool_)
     return ops.eq(x, constant(math.inf, x.dtype, False))
@@ -90,6 +99,7 @@ def isneginf(x, /, out=None):
     """
     no_out("isneginf", out)
     x = to_array(x, "isneginf")
+    without_complex("isneginf", x)
     if not dtypes.is_inexact(x.dtype):
         return full(x.shape, False, dtypes.bool_)
     return ops.eq(x, constant(-math.inf, x.dtype, False))

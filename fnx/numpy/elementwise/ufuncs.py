@@ -2,7 +2,7 @@
 # ruff: noqa: F401, F403
 
 from fnx.numpy.elementwise.arithmetic import *
-from fnx.numpy.elementwise.arithmetic import one, times, truth, where3, zero
+from fnx.numpy.elementwise.arithmetic import one, times, truth, where3, without_complex, zero
 from fnx.numpy.elementwise.division import *
 from fnx.numpy.elementwise.elementary import *
 from fnx.numpy.elementwise.logic import *

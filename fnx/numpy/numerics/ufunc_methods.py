@@ -19,7 +19,9 @@ from fnx.numpy.arrays.util import (
     convert,
     integer,
     no_out,
+    promote_inexact,
     reshape_to,
+    strong,
     to_array,
     transformation,
 )
@@ -131,6 +133,8 @@ class _Methods:
     def _operand(self, method: str, a: Any, dtype: Any, out: Any) -> Array:
         no_out(f"{self.name}.{method}", out)
         x = to_array(a, self.name)
+        if self.fn is elementary.logaddexp:
+            (x,) = promote_inexact(self.name, x)
         return x if dtype is None else x.astype(dtype)
 
     def at(self, a: Any, indices: Any, b: Any = None, /, *, inplace: bool = True):
@@ -145,7 +149,7 @@ class _Methods:
 
     def reduce(self, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
                initial: Any = None, where: Any = None):  # fmt: skip
-        x = self._operand("reduce", a, dtype, out)
+        x = strong(self._operand("reduce", a, dtype, out))
         axes = canonical_axes(axis, x.ndim)
         if self.fn in (logic.logical_and, logic.logical_or):
             result = _REDUCE[self.fn](x, axes, keepdims=keepdims, where=where)
@@ -161,11 +165,13 @@ class _Methods:
         return reshape_to(total, kept) if keepdims else total
 
     def accumulate(self, a: Any, axis: int = 0, dtype: Any = None, out: Any = None):
-        x = self._operand("accumulate", a, dtype, out)
+        x = strong(self._operand("accumulate", a, dtype, out))
         k = canonical_axis(axis, x.ndim)
         if self.fn in _CUMULATIVE:
-            counts = x.dtype == dtypes.bool_ and self.fn in (arithmetic.add, arithmetic.multiply)
-            return Cumulative(_CUMULATIVE[self.fn], k)(convert(x, INT if counts else x.dtype))
+            if x.dtype == dtypes.bool_ and self.fn in (arithmetic.add, arithmetic.multiply):
+                x = convert(x, INT)
+            if x.dtype != dtypes.bool_:
+                return Cumulative(_CUMULATIVE[self.fn], k)(x)
         if not x.shape[k]:
             return x
         return moveaxis(_fold(self.fn, moveaxis(x, k, 0), None, None, True), 0, k)

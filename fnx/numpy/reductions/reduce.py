@@ -176,12 +176,12 @@ def _extremum(
 
 
 def _complex_extremum(x: Array, axes: tuple[int, ...], name: str) -> Array:
-    """By the real part, then the imaginary one."""
+    """By the real part, then the imaginary one; nan where a part of any is, its imaginary part of those."""
     prim, worst = (reduction.Max, -math.inf) if name == "max" else (reduction.Min, math.inf)
-    re, im = ops.real(x), ops.imag(x)
-    best = prim(axes)(re)
+    re, im, unordered = ops.real(x), ops.imag(x), ops.ne(x, x)
+    best = prim(axes)(select(unordered, scalar(math.nan, re.dtype), re))
     shape = tuple([1 if k in axes else n for k, n in enumerate(x.shape)])
-    here = ops.eq(re, _broadcast_to(reshape_to(best, shape), x.shape))
+    here = ops.or_(ops.eq(re, _broadcast_to(reshape_to(best, shape), x.shape)), unordered)
     return ops.complex_(best, prim(axes)(select(here, im, scalar(worst, im.dtype))))
 
 
@@ -260,6 +260,7 @@ def _arg(name: str, prim: Callable, what: str, gives: str) -> Callable:
     def fn(a, axis=None, out=None, keepdims=None):
         no_out(name, out)
         x = to_array(a, name)
+        ufuncs.without_complex(name, x)
         rank = x.ndim
         if axis is None:
             flat, k = reshape_to(x, (x.aval.size,)), 0

@@ -11,7 +11,7 @@ from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.core.interpreter import Tracer, evaluate, use
 from fnx.core.source import indexing_by, warn_user
 from fnx.numpy.arrays import indexing
-from fnx.numpy.arrays.index_plan import Plan, plan
+from fnx.numpy.arrays.index_plan import Plan, before_the_first, plan
 from fnx.numpy.arrays.indexing import box_of, index_vectors, windows
 from fnx.numpy.arrays.util import (
     PYTHON,
@@ -86,8 +86,14 @@ class AtIndex:
     def __repr__(self) -> str:
         return f"AtIndex({self.array!r}, {self.index!r})"
 
+    def _place(self, options: dict) -> tuple[Array, Any]:
+        """The array and the index, whose negative numbers are out of bounds where the options say so."""
+        if options.pop("wrap_negative_indices", True):
+            return self.array, self.index
+        return self.array, before_the_first(self.array.shape, self.index)
+
     def _update(self, kind: str, values: Any, options: dict) -> Array:
-        return update(kind, self.array, self.index, values, **options)
+        return update(kind, *self._place(options), values, **options)
 
     def get(
         self,
@@ -103,13 +109,14 @@ class AtIndex:
 
         `fill_value` says what "fill" reads there; without that mode it means nothing.
         """
-        del out_sharding, wrap_negative_indices
+        del out_sharding
+        x, index = self._place({"wrap_negative_indices": wrap_negative_indices})
         if mode is None:
-            return indexing.getitem(self.array, self.index)
+            return indexing.getitem(x, index)
         flags = (indices_are_sorted, unique_indices)
-        made = plan(self.array.shape, self.index)
+        made, how = plan(x.shape, index), GatherScatterMode.from_any(mode)
         with indexing_by(mode):
-            return indexing.read(self.array, made, mode, fill_value, flags)
+            return indexing.read(x, made, how, fill_value, flags)
 
     def set(self, values, **options):
         """x with x[index] = values."""
@@ -141,13 +148,13 @@ class AtIndex:
 
     def _by_product(self, op: Callable, values: Any, options: dict) -> Array:
         """`op` of the array and the product of all values that an element gets."""
-        x = self.array
+        x, index = self._place(options)
         inexact = x.dtype.kind in "fc"
-        if inexact and (options.get("unique_indices") or _named_once(x, self.index)):
-            old = indexing.getitem(x, self.index)
-            return self._update("set", op(old, _values(x, values)), options)
+        if inexact and (options.get("unique_indices") or _named_once(x, index)):
+            old = indexing.getitem(x, index)
+            return update("set", x, index, op(old, _values(x, values)), **options)
         ones = full(x.shape, scalar_like(1, x), x.dtype)
-        return op(x, update("mul", ones, self.index, values, **options))
+        return op(x, update("mul", ones, index, values, **options))
 
     def min(self, values, **options):
         """x with x[index] = minimum(x[index], values)."""
@@ -165,19 +172,20 @@ class AtIndex:
 
     def apply_at(self, func: Callable, others: tuple, options: dict) -> Array:
         """The same of a function that gets elements of other arrays too."""
-        places = None if options.get("unique_indices") else _flat_places(self.array, self.index)
+        x, index = self._place(options)
+        once = options.get("unique_indices")
+        places = None if once else _flat_places(x, index, options.get("mode"))
         if places is None:
-            old = indexing.getitem(self.array, self.index)
-            return self._update("set", func(old, *others), options)
+            return update("set", x, index, func(indexing.getitem(x, index), *others), **options)
         size, shape = places.size, places.shape
-        rows = [Reshape((size,))(broadcast_to(to_array(x, "at"), shape)) for x in others]
+        rows = [Reshape((size,))(broadcast_to(to_array(y, "at"), shape)) for y in others]
         one = lambda total, row: (
             AtIndex(total, row[0]).set(func(total[row[0]], *row[1:]), mode="drop"),
             None,
         )
-        flat = Reshape((self.array.size,))(self.array)
+        flat = Reshape((x.size,))(x)
         flat, _ = transformation("scan")(one, flat, (Reshape((size,))(places), *rows))
-        return Reshape(self.array.shape)(flat)
+        return Reshape(x.shape)(flat)
 
 
 def _named_once(x: Array, index: Any) -> bool:
@@ -186,17 +194,17 @@ def _named_once(x: Array, index: Any) -> bool:
     return not any([isinstance(e, (Array, np.ndarray)) and e.size != 1 for e in entries])
 
 
-def _flat_places(x: Array, index: Any) -> Array | None:
+def _flat_places(x: Array, index: Any, mode: Any) -> Array | None:
     """The flat positions that an index names, beyond the end if there are none; None if it repeats none."""
-    p = plan(x.shape, index)
+    p, how = plan(x.shape, index), GatherScatterMode.from_any(mode)
     if not p.has_arrays:
         return None
     flat = ConcreteArray(np.arange(x.size).reshape(x.shape))
     if any([isinstance(e, Array) for e in p.entries]):
-        places = indexing.read(flat, p, "fill", x.size)
+        places = indexing.read(flat, p, how, x.size)
     else:
         with use(evaluate):
-            places = indexing.read(flat, p, "fill", x.size)
+            places = indexing.read(flat, p, how, x.size)
             known = np.asarray(places)
         if np.unique(known).size == known.size:
             return None
@@ -245,10 +253,9 @@ def update(
     unique_indices: bool = False,
     mode: Any = None,
     out_sharding: Any = None,
-    wrap_negative_indices: bool = True,
 ) -> Array:
     """x with values combined into x[index]; it is weak if x is."""
-    del out_sharding, wrap_negative_indices
+    del out_sharding
     flags = (indices_are_sorted, unique_indices)
     weak, y = x.weak_type, _values(x, values)
     if y.weak_type != weak:  # one is converted, and so its cotangent back

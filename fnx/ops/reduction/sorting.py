@@ -60,7 +60,6 @@ class Sort(Primitive):
     num_keys: int = 1
     name = "sort"
     multiple_results = True
-    typed_by = slice(0, 1)  # type: ignore[assignment]
 
     def abstract(self, *xs: ShapedArray) -> tuple[ShapedArray, ...]:
         if not 1 <= self.num_keys <= len(xs):
