@@ -53,8 +53,11 @@ class Plan:
         return any([isinstance(e, (Array, np.ndarray)) and e.ndim > 0 for e in self.entries])
 
 
-def plan(shape: Shape, index: Any) -> Plan:
-    """What an index means for an array of a shape; raises for one that does not fit."""
+def plan(shape: Shape, index: Any, negative: bool = True) -> Plan:
+    """What an index means for an array of a shape; raises for one that does not fit.
+
+    Unless `negative`, numbers below zero are out of bounds, and do not count from the end.
+    """
     parts = list(index) if isinstance(index, tuple) else [index]
     parts = [_part(p, k) for k, p in enumerate(parts)]
     used = sum([_consumes(p) for p in parts])
@@ -70,7 +73,7 @@ def plan(shape: Shape, index: Any) -> Plan:
     at = dots[0] if dots else len(parts)
     before, after = parts[:at], parts[at + 1 :]
     apart = bool(dots) and not whole and _picks(before) and _picks(after)
-    return _place(shape, [*before, *whole, *after], apart)
+    return _place(shape, [*before, *whole, *after], apart, negative)
 
 
 def _picks(parts: list) -> bool:
@@ -144,7 +147,7 @@ def _consumes(p: Any) -> int:
     return 1
 
 
-def _place(shape: Shape, parts: list, apart: bool) -> Plan:
+def _place(shape: Shape, parts: list, apart: bool, negative: bool) -> Plan:
     new_axes, none_axes, full, entries = [], [], [], []
     sizes = iter(shape)
     for p in parts:
@@ -170,13 +173,13 @@ def _place(shape: Shape, parts: list, apart: bool) -> Plan:
         else:
             n = next(sizes)
             full.append(n)
-            entries.append(_canonical(p, n))
+            entries.append(_canonical(p, n, negative))
     return Plan(tuple(new_axes), tuple(full), tuple(entries), tuple(none_axes), apart)
 
 
-def _canonical(p: Any, n: int) -> Any:
+def _canonical(p: Any, n: int, negative: bool) -> Any:
     if type(p) is int:
-        return p + n if p < 0 else p
+        return p + n if p < 0 and negative else p
     if type(p) is slice:
         try:
             return slice(*p.indices(n))
@@ -188,8 +191,8 @@ def _canonical(p: Any, n: int) -> Any:
             ) from error
     if isinstance(p, np.ndarray):
         p = p.astype(INT, copy=False)
-        return np.where(p < 0, p + n, p) if p.size else p
-    return wrap(p, n)
+        return np.where(p < 0, p + n, p) if p.size and negative else p
+    return wrap(p, n) if negative else p
 
 
 def wrap(i: Array, n: int) -> Array:

@@ -103,12 +103,16 @@ class AtIndex:
 
         `fill_value` says what "fill" reads there; without that mode it means nothing.
         """
-        del out_sharding, wrap_negative_indices
-        if mode is None:
+        del out_sharding
+        if mode is None and wrap_negative_indices:
             return indexing.getitem(self.array, self.index)
         flags = (indices_are_sorted, unique_indices)
-        made = plan(self.array.shape, self.index)
+        made = plan(self.array.shape, self.index, wrap_negative_indices)
         return indexing.read(self.array, made, mode, fill_value, flags)
+
+    def _old(self, options: dict) -> Array:
+        """What an update of these elements replaces."""
+        return self.get(wrap_negative_indices=options.get("wrap_negative_indices", True))
 
     def set(self, values, **options):
         """x with x[index] = values."""
@@ -143,7 +147,7 @@ class AtIndex:
         x = self.array
         inexact = x.dtype.kind in "fc"
         if inexact and (options.get("unique_indices") or _named_once(x, self.index)):
-            old = indexing.getitem(x, self.index)
+            old = self._old(options)
             return self._update("set", op(old, _values(x, values)), options)
         ones = full(x.shape, scalar_like(1, x), x.dtype)
         return op(x, update("mul", ones, self.index, values, **options))
@@ -164,10 +168,11 @@ class AtIndex:
 
     def apply_at(self, func: Callable, others: tuple, options: dict) -> Array:
         """The same of a function that gets elements of other arrays too."""
-        places = None if options.get("unique_indices") else _flat_places(self.array, self.index)
+        negative = options.get("wrap_negative_indices", True)
+        once = options.get("unique_indices")
+        places = None if once else _flat_places(self.array, self.index, negative)
         if places is None:
-            old = indexing.getitem(self.array, self.index)
-            return self._update("set", func(old, *others), options)
+            return self._update("set", func(self._old(options), *others), options)
         size, shape = places.size, places.shape
         rows = [Reshape((size,))(broadcast_to(to_array(x, "at"), shape)) for x in others]
         one = lambda total, row: (
@@ -185,9 +190,9 @@ def _named_once(x: Array, index: Any) -> bool:
     return not any([isinstance(e, (Array, np.ndarray)) and e.size != 1 for e in entries])
 
 
-def _flat_places(x: Array, index: Any) -> Array | None:
+def _flat_places(x: Array, index: Any, negative: bool) -> Array | None:
     """The flat positions that an index names, beyond the end if there are none; None if it repeats none."""
-    p = plan(x.shape, index)
+    p = plan(x.shape, index, negative)
     if not p.has_arrays:
         return None
     flat = ConcreteArray(np.arange(x.size).reshape(x.shape))
@@ -246,26 +251,27 @@ def update(
     wrap_negative_indices: bool = True,
 ) -> Array:
     """x with values combined into x[index]; it is weak if x is."""
-    del out_sharding, wrap_negative_indices
+    del out_sharding
     flags = (indices_are_sorted, unique_indices)
     weak, y = x.weak_type, _values(x, values)
     if y.weak_type != weak:  # one is converted, and so its cotangent back
         x, y = [ops.ConvertElementType(x.dtype)(v) if v.weak_type else v for v in (x, y)]
-    out = _updated(kind, x, index, y, GatherScatterMode.from_any(mode), flags)
+    negative, how = wrap_negative_indices, GatherScatterMode.from_any(mode)
+    out = _updated(kind, x, index, y, negative, how, flags)
     return out if out.weak_type == weak else ops.ConvertElementType(x.dtype, weak)(out)
 
 
 def _updated(
-    kind: str, x: Array, index: Any, y: Array, how: GatherScatterMode, flags: tuple
+    kind: str, x: Array, index: Any, y: Array, negative: bool, how: GatherScatterMode, flags: tuple
 ) -> Array:
-    if type(x) is ConcreteArray and type(y) is ConcreteArray and eager():
+    if negative and type(x) is ConcreteArray and type(y) is ConcreteArray and eager():
         found = _eager(kind, x, index, y)
         if found is not None:
             return found
     mask = _mask_of(x, index)
     if mask is not None and not y.shape:
         return select(mask, _COMBINE[kind](x, broadcast_to(y, x.shape)), x)
-    p = plan(x.shape, index)
+    p = plan(x.shape, index, negative)
     if all(
         [
             isinstance(e, slice) or (type(e) is int and 0 <= e < n)
