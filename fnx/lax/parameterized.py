@@ -10,6 +10,7 @@ from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.core.source import warn_user
 from fnx.lax.elementwise import checked, operands, stretched
 from fnx.numpy.arrays.util import PYTHON, constant, integer, integers, to_array
+from fnx.ops.base.broadcast import scalar
 from fnx.ops.elementwise import arithmetic as ops
 from fnx.ops.elementwise import select as choose
 from fnx.ops.elementwise import special
@@ -75,7 +76,7 @@ def conj(x: Any) -> Array:
     """
     x = to_array(x, "conj")
     if not dtypes.is_complex(x.dtype):
-        x = ops.complex_(x, ops.sub(x, x))
+        return checked(ops.complex_, x, scalar(0, x.dtype))
     return ops.conj(x)
 
 
@@ -131,7 +132,7 @@ def round(x: Any, rounding_method: int = 0) -> Array:
         raise InvalidValue(
             f"round with rounding_method={method}; expected 0 (away from zero) or 1 (to even)"
         )
-    return ops.Round(method)(to_array(x, "round"))
+    return checked(ops.Round(method), to_array(x, "round"))
 
 
 def clamp(min: Any, x: Any, max: Any) -> Array:

@@ -49,7 +49,7 @@ def _reduction(name: str, prim: Callable, what: str, gives: str) -> Callable:
     def fn(operand: Any, axes: Sequence[int], *, out_sharding: Any = None) -> Array:
         del out_sharding
         x = to_array(operand, name)
-        return prim(_axes(axes, x.ndim))(x)
+        return checked(prim(_axes(axes, x.ndim)), x)
 
     return fn
 
@@ -83,7 +83,7 @@ def argmax(operand: Any, axis: int, index_dtype: Any) -> Array:
     Array([1], dtype=int32)
     """
     x = to_array(operand, "argmax")
-    return ops.ArgMax((canonical_axis(axis, x.ndim),), _index_dtype(index_dtype))(x)
+    return checked(ops.ArgMax((canonical_axis(axis, x.ndim),), _index_dtype(index_dtype)), x)
 
 
 def argmin(operand: Any, axis: int, index_dtype: Any) -> Array:
@@ -93,7 +93,7 @@ def argmin(operand: Any, axis: int, index_dtype: Any) -> Array:
     Array([2], dtype=int32)
     """
     x = to_array(operand, "argmin")
-    return ops.ArgMin((canonical_axis(axis, x.ndim),), _index_dtype(index_dtype))(x)
+    return checked(ops.ArgMin((canonical_axis(axis, x.ndim),), _index_dtype(index_dtype)), x)
 
 
 def _cumulative(name: str, what: str, gives: str) -> Callable:
@@ -105,7 +105,7 @@ def _cumulative(name: str, what: str, gives: str) -> Callable:
         k = canonical_axis(axis, x.ndim)
         if dtypes.is_complex(x.dtype) and name in _PAIRS:
             return _doubled(_PAIRS[name], x, k, bool(reverse))
-        return Cumulative(name, k, bool(reverse))(x)
+        return checked(Cumulative(name, k, bool(reverse)), x)
 
     return fn
 

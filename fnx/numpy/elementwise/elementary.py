@@ -9,6 +9,7 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.numpy.arrays.real_operands import reals
 from fnx.numpy.arrays.traced_cache import replayed
 from fnx.numpy.arrays.util import (
     beside_constants,
@@ -239,6 +240,7 @@ def heaviside(x1, x2, /):
     Array([0. , 0.5, 1. ], dtype=float64)
     """
     x, y = fit("heaviside", promote_inexact("heaviside", x1, x2))
+    reals("heaviside", (x,))
     step = select(ops.lt(x, zero(x)), zero(x), select(ops.gt(x, zero(x)), one(x), y))
     out = select(ops.ne(x, x), x, step)
     return strong(out) if out.shape else out
@@ -251,6 +253,7 @@ def copysign(x1, x2, /):
     Array([-1.,  2.], dtype=float64)
     """
     x, y = fit("copysign", promote_inexact("copysign", x1, x2))
+    reals("copysign", (x,))
     size = ops.abs_(x)
     out = select(signbit(y), ops.neg(size), size)
     return out if y.weak_type else strong(out)
@@ -263,11 +266,12 @@ def signbit(x, /):
     Array([ True,  True, False], dtype=bool)
     """
     x = to_array(x, "signbit")
+    reals("signbit", (x,))
     kind = dtypes.kind(x.dtype)
     if kind in "bu":
         return full(x.shape, False, dtypes.bool_)
     if kind == "f":
-        bits = ops.BitcastConvertType(np.dtype(f"i{x.dtype.itemsize}"))(x)
+        bits = ops.BitcastConvertType(dtypes.of_name(f"int{dtypes.bits(x.dtype)}"))(x)
         return ops.lt(bits, zero(bits))
     return ops.lt(x, zero(x))
 

@@ -4,6 +4,7 @@ import math
 
 from fnx.nn import normalization
 from fnx.nn.normalization import logsumexp
+from fnx.numpy.arrays.real_operands import reals
 from fnx.numpy.arrays.util import beside_constants, fit, promote_inexact, strong
 from fnx.numpy.elementwise import ufuncs as u
 from fnx.ops.elementwise import arithmetic as ops
@@ -54,7 +55,7 @@ def entr(x):
     >>> fnx.scipy.special.entr(jnp.array([0.5, -1.0]))
     Array([0.34657359,       -inf], dtype=float64)
     """
-    (x,) = promote_inexact("entr", x)
+    (x,) = reals("entr", promote_inexact("entr", x))
     return u.where3(x < 0, -math.inf, -xlogy(x, x))
 
 
@@ -64,7 +65,7 @@ def rel_entr(p, q):
     >>> fnx.scipy.special.rel_entr(jnp.array([0.0, 2.0]), jnp.array([1.0, 1.0]))
     Array([0.        , 1.38629436], dtype=float64)
     """
-    p, q = promote_inexact("rel_entr", p, q)
+    p, q = reals("rel_entr", promote_inexact("rel_entr", p, q))
     both = u.logical_and(p > 0, q > 0)
     zero = u.logical_and(p == 0, q >= 0)
     safe_p, safe_q = u.where3(both, p, 1.0), u.where3(both, q, 1.0)
@@ -79,7 +80,7 @@ def kl_div(p, q):
     >>> fnx.scipy.special.kl_div(jnp.array([1.0, 2.0]), jnp.array([1.0, 1.0]))
     Array([0.        , 0.38629436], dtype=float64)
     """
-    p, q = promote_inexact("kl_div", p, q)
+    p, q = reals("kl_div", promote_inexact("kl_div", p, q))
     out = rel_entr(p, q) - p + q
     return strong(out) if out.shape else out
 

@@ -1,5 +1,6 @@
 """Exponential, trigonometric and Fresnel integrals; the dilogarithm; hypergeometric functions."""
 
+from fnx.numpy.arrays.real_operands import reals
 from fnx.numpy.arrays.util import fit, promote_inexact, strong
 from fnx.ops.elementwise import integrals as prims
 
@@ -10,7 +11,7 @@ def expi(x):
     >>> fnx.scipy.special.expi(jnp.array([1.0]))
     Array([1.89511782], dtype=float64)
     """
-    return prims.expi(*map(strong, promote_inexact("expi", x)))
+    return prims.expi(*map(strong, reals("expi", promote_inexact("expi", x))))
 
 
 def expn(n, x):
@@ -19,7 +20,7 @@ def expn(n, x):
     >>> fnx.scipy.special.expn(2, jnp.array([0.0, 1.0]))
     Array([1.        , 0.14849551], dtype=float64)
     """
-    return prims.expn(*map(strong, fit("expn", promote_inexact("expn", n, x))))
+    return prims.expn(*map(strong, fit("expn", reals("expn", promote_inexact("expn", n, x)))))
 
 
 def exp1(x):
@@ -37,7 +38,7 @@ def sici(x):
     >>> fnx.scipy.special.sici(jnp.array([1.0]))
     (Array([0.94608307], dtype=float64), Array([0.33740392], dtype=float64))
     """
-    (x,) = map(strong, promote_inexact("sici", x))
+    (x,) = map(strong, reals("sici", promote_inexact("sici", x)))
     return prims.sine_integral(x), prims.cosine_integral(x)
 
 
@@ -47,7 +48,7 @@ def fresnel(x):
     >>> fnx.scipy.special.fresnel(jnp.array([1.0]))
     (Array([0.43825915], dtype=float64), Array([0.7798934], dtype=float64))
     """
-    (x,) = map(strong, promote_inexact("fresnel", x))
+    (x,) = map(strong, reals("fresnel", promote_inexact("fresnel", x)))
     return prims.fresnel_sine(x), prims.fresnel_cosine(x)
 
 
@@ -57,7 +58,7 @@ def spence(x):
     >>> fnx.scipy.special.spence(jnp.array([2.0, 0.0])) / jnp.pi**2
     Array([-0.08333333,  0.16666667], dtype=float64)
     """
-    return prims.spence(*map(strong, promote_inexact("spence", x)))
+    return prims.spence(*map(strong, reals("spence", promote_inexact("spence", x))))
 
 
 def hyp1f1(a, b, x):
@@ -66,7 +67,9 @@ def hyp1f1(a, b, x):
     >>> fnx.scipy.special.hyp1f1(1.0, 1.0, jnp.array([0.0, 1.0]))
     Array([1.        , 2.71828183], dtype=float64)
     """
-    return prims.hyp1f1(*map(strong, fit("hyp1f1", promote_inexact("hyp1f1", a, b, x))))
+    return prims.hyp1f1(
+        *map(strong, fit("hyp1f1", reals("hyp1f1", promote_inexact("hyp1f1", a, b, x))))
+    )
 
 
 def hyp2f1(a, b, c, x):
@@ -75,7 +78,7 @@ def hyp2f1(a, b, c, x):
     >>> fnx.scipy.special.hyp2f1(1.0, 1.0, 1.0, jnp.array([0.5]))
     Array([2.], dtype=float64)
     """
-    return prims.hyp2f1(*fit("hyp2f1", promote_inexact("hyp2f1", a, b, c, x)))
+    return prims.hyp2f1(*fit("hyp2f1", reals("hyp2f1", promote_inexact("hyp2f1", a, b, c, x))))
 
 
 __all__ = ["exp1", "expi", "expn", "fresnel", "hyp1f1", "hyp2f1", "sici", "spence"]
