@@ -93,7 +93,9 @@ def _view(self, dtype=None, type=None):
         return _view(creation.astype(self, np.uint8), wanted)
     if wanted == dtypes.bool_:
         return creation.astype(_view(self, np.uint8), wanted)
-    old, new = self.dtype.itemsize, wanted.itemsize
+    old, new = dtypes.bits(self.dtype), dtypes.bits(wanted)
+    if min(old, new) < 8 < max(old, new) and "c" in (self.dtype.kind, wanted.kind):
+        return _view(_view(self, np.uint8), wanted)
     if old == new:
         return ops.BitcastConvertType(wanted)(self)
     if not self.ndim or self.shape[-1] * old % new:

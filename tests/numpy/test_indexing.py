@@ -182,6 +182,26 @@ def test_out_of_bounds():
 
 
 @pytest.mark.parametrize("wrap", [lambda f: f, fnx.jit])
+def test_negative_indices_need_not_count_from_the_end(wrap):
+    """Then they are out of bounds: filled or clamped when they are read, and not written."""
+    x, i, options = np.arange(4.0), np.array([-1, 1, -1]), {"wrap_negative_indices": False}
+    found = wrap(
+        lambda x: (
+            x.at[i].get(**options),
+            x.at[i].get(mode="fill", fill_value=-7, **options),
+            x.at[i].set(9.0, **options),
+            x.at[i].add(9.0, mode="clip", **options),
+            x.at[i].divide(2.0, **options),
+            x.at[i].apply(lambda v: v + 5, **options),
+            x.at[-1].set(9.0, **options),
+        )
+    )(jnp.asarray(x))
+    expected = [[0, 1, 0], [-7, 1, -7], [0, 9, 2, 3], [18, 10, 2, 3], [0, 0.5, 2, 3]]
+    for got, want in zip(found, [*expected, [0, 6, 2, 3], x]):
+        same(got, np.asarray(want, float))
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, fnx.jit])
 def test_each_index_is_clamped_along_its_own_axis(wrap):
     x = np.arange(6.0).reshape(2, 3)
     i, j = np.array([0, 5, 0, -9, 1]), np.array([5, 0, -7, 2, 3])

@@ -8,6 +8,7 @@ import pytest
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
+from fnx.scipy import special
 
 A, V = np.ones((3, 3)), np.ones(3)
 
@@ -35,6 +36,20 @@ UNFIT = {
     "median of complex numbers": (lambda x: jnp.median(x * 1j), V, ValueError),
     "variance in integers": (lambda x: jnp.var(x, dtype=int), V, ValueError),
     "hypot of complex numbers": (lambda x: jnp.hypot(x * 1j, x), V, ValueError),
+    "argmax of complex numbers": (lambda x: jnp.argmax(x * 1j), V, TypeError),
+    "lax.argmin of complex numbers": (lambda x: lax.argmin(x * 1j, 0, int), V, TypeError),
+    "copysign of complex numbers": (lambda x: jnp.copysign(1.0, x * 1j), V, TypeError),
+    "signbit of complex numbers": (lambda x: jnp.signbit(x * 1j), V, ValueError),
+    "heaviside of complex numbers": (lambda x: jnp.heaviside(x * 1j, x), V, TypeError),
+    "round of integers": (lax.round, np.arange(3), TypeError),
+    "conj of integers": (lax.conj, np.arange(3), TypeError),
+    "sums of truth values": (lax.cumsum, V > 0, TypeError),
+    "expi of complex numbers": (lambda x: special.expi(x * 1j), V, ValueError),
+    "exp1 of complex numbers": (lambda x: special.exp1(x * 1j), V, ValueError),
+    "sici of complex numbers": (lambda x: special.sici(x * 1j), V, ValueError),
+    "spence of complex numbers": (lambda x: special.spence(x * 1j), V, TypeError),
+    "entr of complex numbers": (lambda x: special.entr(x * 1j), V, ValueError),
+    "rel_entr of complex numbers": (lambda x: special.rel_entr(x * 1j, x), V, ValueError),
     "one operand of two": (jnp.logical_or, V, TypeError),
     "reshape without a shape": (lambda x: jnp.asarray(x).reshape(), V, TypeError),
     "take that would raise": (lambda x: jnp.take(x, 0, mode="raise"), V, NotImplementedError),

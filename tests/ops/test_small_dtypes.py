@@ -124,6 +124,23 @@ def test_bits_are_split_and_joined():
         assert number.tolist() == [1.0, 2.0]
 
 
+@pytest.mark.parametrize("run", [lambda f: f, fnx.jit])
+def test_views_count_bits(run):
+    x = jnp.array([[8, 3, 1, 2], [0, 4, 15, 0]], jnp.uint4)
+    wide = run(lambda x: x.view(jnp.uint16))(x)
+    assert wide.tolist() == [[0x2138], [0x0F40]]
+    np.testing.assert_array_equal(run(lambda x: x.view(jnp.uint4))(wide), x)
+    halves = run(lambda x: x.view(jnp.uint2))(jnp.array([True, False]))
+    assert halves.tolist() == [1, 0, 0, 0, 0, 0, 0, 0]
+    nibbles = run(lambda x: x.view(jnp.uint4))(jnp.array([2 - 1j], jnp.complex64))
+    assert nibbles.tolist() == [0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 8, 15, 11]
+    with pytest.raises(ValueError):
+        run(lambda x: x.view(jnp.uint32))(x[:, :2])
+    for dtype, other in (("bool", "uint2"), ("complex64", "int4"), ("uint8", "bool")):
+        with pytest.raises(TypeError):
+            run(lambda x, d=other: lax.bitcast_convert_type(x, d))(jnp.ones(4, dtype))
+
+
 def test_derivatives_go_through_conversions():
     f = lambda x: jnp.sum(x.astype(jnp.float8_e4m3fn).astype(jnp.float32) ** 2)
     np.testing.assert_array_equal(fnx.grad(f)(jnp.array([1.0, 2.0], jnp.float32)), [2.0, 4.0])

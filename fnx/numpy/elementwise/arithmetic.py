@@ -7,7 +7,7 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray
-from fnx.core.errors import TypeMismatch
+from fnx.core.errors import TypeMismatch, of_both
 from fnx.numpy.arrays.util import (
     constant,
     convert,
@@ -66,10 +66,14 @@ def times(x: Array, value: Any) -> Array:
 
 
 def without_complex(name: str, *xs: Array) -> None:
-    """Raises TypeMismatch for complex numbers, of which `name` is not defined."""
+    """Raises TypeMismatch, a ValueError too, for complex numbers, of which `name` is not defined.
+
+    NumPy and SciPy, which evaluate some functions, have an order of them, or drop imaginary parts.
+    """
     for x in xs:
         if dtypes.is_complex(x.dtype):
-            raise TypeMismatch(f"{name} of dtype {x.dtype} is not defined; expected real numbers")
+            wrong = f"{name} of dtype {x.dtype} is not defined; expected real numbers"
+            raise of_both(TypeMismatch, ValueError, wrong)
 
 
 def truth(x: Any, name: str = "function") -> Array:

@@ -4,8 +4,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.errors import InvalidValue, TypeMismatch
@@ -278,7 +276,7 @@ def signbit(x, /):
     if kind in "bu":
         return full(x.shape, False, dtypes.bool_)
     if kind == "f":
-        bits = ops.BitcastConvertType(np.dtype(f"i{x.dtype.itemsize}"))(x)
+        bits = ops.BitcastConvertType(dtypes.of_name(f"int{dtypes.bits(x.dtype)}"))(x)
         return ops.lt(bits, zero(bits))
     return ops.lt(x, zero(x))
 

@@ -107,7 +107,7 @@ def take_along_axis(
     """Elements at positions along an axis, other axes in step.
 
     Negative positions count from the end, but for mode "promise_in_bounds"; `wrap_negative_indices`
-    says so in so many words.
+    says so in so many words. Mode "one_hot" reads zeros out of bounds.
 
     TypeError for positions that are not integers; ValueError for different ranks.
 
@@ -117,6 +117,8 @@ def take_along_axis(
            [60]], dtype=int64)
     """
     x, at = to_arrays("take_along_axis", arr, indices)
+    if mode == "one_hot":
+        mode, fill_value = "fill", 0
     if at.dtype.kind not in "iu":
         raise TypeMismatch(f"take_along_axis needs integer positions, not dtype {at.dtype}")
     if axis is None:

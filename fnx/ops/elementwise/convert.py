@@ -98,6 +98,11 @@ class BitcastConvertType(Primitive):
 
     def shape(self, x: Any) -> tuple[int, ...]:
         old, new = dtypes.bits(x.dtype), dtypes.bits(self.new_dtype)
+        parts = "c" in (x.dtype.kind, self.new_dtype.kind) and min(old, new) < 8
+        if parts or (x.dtype == dtypes.bool_) != (self.new_dtype == dtypes.bool_):
+            raise TypeMismatch(
+                f"bitcast_convert_type of {x.dtype} to {self.new_dtype}; expected real numbers"
+            )
         if old == new:
             return x.shape
         if old > new:
@@ -110,16 +115,13 @@ class BitcastConvertType(Primitive):
         return x.shape[:-1]
 
     def abstract(self, x: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
-        if (x.dtype == dtypes.bool_) != (self.new_dtype == dtypes.bool_):
-            raise TypeMismatch(
-                f"bitcast_convert_type of {x.dtype} to {self.new_dtype}; expected numbers"
-            )
         return (ShapedArray(self.shape(x), self.new_dtype),)
 
     def impl(self, x: np.ndarray) -> Any:  # type: ignore[override]
+        shape = self.shape(x)
         old, new = dtypes.bits(x.dtype), dtypes.bits(self.new_dtype)
         if old == new or min(old, new) >= 8:
-            return np.ndarray(self.shape(x), self.new_dtype, np.ascontiguousarray(x))
+            return np.ndarray(shape, self.new_dtype, np.ascontiguousarray(x))
         raw = np.ascontiguousarray(x).view(f"u{x.itemsize}")
         offsets = np.arange(0, max(old, new), min(old, new), dtype=f"u{max(old, new) // 8 or 1}")
         if old > new:  # the lowest bits come first

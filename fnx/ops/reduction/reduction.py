@@ -271,6 +271,8 @@ class ArgExtremum(Primitive):
         return (ShapedArray(without(x.shape, self.axes), self.index_dtype),)
 
     def impl(self, x: np.ndarray) -> Any:  # type: ignore[override]
+        if x.dtype.kind == "c":  # NumPy has an order of them
+            raise TypeError
         x = x.astype(np.float32) if x.dtype in NARROW else x
         return np.asarray(type(self).find(x, self.axes[0])).astype(self.index_dtype)
 

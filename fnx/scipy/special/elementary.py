@@ -55,6 +55,7 @@ def entr(x):
     Array([0.34657359,       -inf], dtype=float64)
     """
     (x,) = promote_inexact("entr", x)
+    u.without_complex("entr", x)
     return u.where3(x < 0, -math.inf, -xlogy(x, x))
 
 
@@ -65,6 +66,7 @@ def rel_entr(p, q):
     Array([0.        , 1.38629436], dtype=float64)
     """
     p, q = promote_inexact("rel_entr", p, q)
+    u.without_complex("rel_entr", p)
     both = u.logical_and(p > 0, q > 0)
     zero = u.logical_and(p == 0, q >= 0)
     safe_p, safe_q = u.where3(both, p, 1.0), u.where3(both, q, 1.0)
@@ -80,6 +82,7 @@ def kl_div(p, q):
     Array([0.        , 0.38629436], dtype=float64)
     """
     p, q = promote_inexact("kl_div", p, q)
+    u.without_complex("kl_div", p)
     out = rel_entr(p, q) - p + q
     return strong(out) if out.shape else out
 

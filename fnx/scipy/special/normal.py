@@ -14,8 +14,7 @@ from fnx.ops.elementwise import special as prims
 
 def _float(name, x):
     (x,) = promote_inexact(name, x)
-    if not dtypes.is_float(x.dtype):
-        raise TypeMismatch(f"{name} of dtype {x.dtype}; expected real numbers")
+    u.without_complex(name, x)
     return x
 
 
@@ -47,12 +46,13 @@ def erfinv(x):
 
 
 def erfcx(x):
-    """exp(x**2) erfc(x), without overflow.
+    """exp(x**2) erfc(x), without overflow; of complex numbers, too.
 
     >>> fnx.scipy.special.erfcx(jnp.array([0.0, 1000.0]))
     Array([1.00000000e+00, 5.64189301e-04], dtype=float64)
     """
-    return integrals.erfcx(strong(_float("erfcx", x)))
+    (x,) = promote_inexact("erfcx", x)
+    return integrals.erfcx(strong(x)) if dtypes.is_float(x.dtype) else wofz(1j * x)
 
 
 def dawsn(x):
