@@ -146,7 +146,7 @@ def minimise(
             length=np.ones(STARTS),
         )
     advance = compiled(clock, advance, state, log_pelts)
-    done = np.zeros(STARTS, bool)  # and stays so: at a minimum the next steps are made of rounding errors
+    done = np.zeros(STARTS, bool)  # which stays: next to a minimum steps are rounding errors
     with clock("run"):
         for steps in range(1, MOST_STEPS + 1):
             state = advance(state, log_pelts)

@@ -100,21 +100,43 @@ def _register(kind: int, axis: int) -> int:
 
 
 def _meet() -> None:
-    _here.block.barrier.wait(_PATIENCE)
+    _here.block.meet()
 
 
 def _exchange(x: int, apart: int) -> int:
     block, lane = _here.block, _here.numbers[0][0]
     block.words[lane] = x
-    block.barrier.wait(_PATIENCE)
+    block.meet()
     found = block.words[lane ^ apart]
-    block.barrier.wait(_PATIENCE)
+    block.meet()
     return found
 
 
 class _Block:
+    """Threads that wait for each other: those of the block, or warp, that have not ended."""
+
     def __init__(self, count: int):
-        self.barrier, self.words = threading.Barrier(count), [0] * count
+        self.count, self.waiting, self.rounds = count, 0, 0
+        self.changed = threading.Condition()
+        self.words = [0] * count
+
+    def meet(self) -> None:
+        with self.changed:
+            before = self.rounds
+            self.waiting += 1
+            self._go_on()
+            if not self.changed.wait_for(lambda: self.rounds > before, _PATIENCE):
+                raise RuntimeError("threads of a block do not meet")
+
+    def leave(self) -> None:
+        with self.changed:
+            self.count -= 1
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if self.waiting == self.count:
+            self.waiting, self.rounds = 0, self.rounds + 1
+            self.changed.notify_all()
 
 
 @lru_cache(maxsize=1)
@@ -158,6 +180,7 @@ class Translated:
                 _here.block = together
                 _here.numbers = [(n[0], n[1], 0) for n in ((x, y), block, place, grid)]
                 call(*given)
+                together.leave()
 
             threads = [(x, y) for y in range(block[1]) for x in range(block[0])]
             if not self.meets:
