@@ -38,6 +38,7 @@ class Expressions:
         self.globals: list[str] = []
         self.values: dict[str, Value] = {}  # of variables that are assigned once
         self.slots: dict[str, Type] = {}  # variables in memory
+        self.bounds: dict[str, int] = {}  # of those that count, within their loops
         self.arrays: dict[str, tuple[Type, str]] = {}
         self.count = 0
 
@@ -108,7 +109,7 @@ class Expressions:
         if name not in self.slots:
             raise Unsupported(f"the variable {name}")
         t = self.slots[name]
-        return self.new(t, f"load {t.llvm}, {t.llvm}* %{name}.at")
+        return self.new(t, f"load {t.llvm}, {t.llvm}* %{name}.at").below(self.bounds.get(name, 0))
 
     def place(self, e: ast.Subscript) -> tuple[Type, str]:
         """The type and the address of an element."""
@@ -171,7 +172,8 @@ class Expressions:
             name = "trunc"
         else:
             name = "sext" if source.kind == "i" else "zext"
-        return self.new(t, f"{name} {source.llvm} {x.text} to {t.llvm}")
+        fits = x.bound if t.kind in "iu" and x.bound <= 1 << (t.bits - 1) else 0
+        return self.new(t, f"{name} {source.llvm} {x.text} to {t.llvm}").below(fits)
 
     def casted(self, e: ast.expr, t: Type) -> Value:
         """The value of an expression as one of a type."""
@@ -218,7 +220,8 @@ class Expressions:
             return self._complex(kind, a, b)
         if kind in _RING:
             name = "f" + _RING[kind] if t.kind == "f" else _RING[kind]
-            return self.operation(name + (" nsw" if t.kind == "i" else ""), a, b)
+            found = self.operation(name + (" nsw" if t.kind == "i" else ""), a, b)
+            return found.below(_bound(kind, a.bound, b.bound))
         if t.kind == "f":
             if kind is not ast.Div:
                 raise Unsupported(f"{kind.__name__} of {t}")
@@ -246,7 +249,17 @@ class Expressions:
             return self.select(outside, zero, self._divided(is_rest, a, safe))
         if divisor in (0, -1):
             raise Unsupported(f"a division by {divisor}")
+        if a.bound and divisor > 0:
+            return self._of_index(is_rest, a, divisor)
         return self._divided(is_rest, a, b)
+
+    def _of_index(self, is_rest: bool, a: Value, divisor: int) -> Value:
+        """The same of numbers that are not negative, with half the bits where these suffice."""
+        t = Type("u", 32 if max(a.bound - 1, divisor) < 1 << 32 else 64)
+        name = "urem" if is_rest else "udiv"
+        found = self.operation(name, self.cast(a, t), number(divisor, t))
+        bound = min(a.bound, divisor) if is_rest else (a.bound - 1) // divisor + 1
+        return self.cast(found, Type("u", 64))._replace(type=a.type).below(bound)
 
     def _divided(self, is_rest: bool, a: Value, b: Value) -> Value:
         if a.type.kind == "u":
@@ -333,7 +346,8 @@ class Expressions:
         return self.register(register)
 
     def register(self, name: str) -> Value:
-        return self.call(f"llvm.nvvm.read.ptx.sreg.{name}", Type("i", 32))
+        bound = (1 << 31) if "cta" in name else functions.BLOCK + 1
+        return self.call(f"llvm.nvvm.read.ptx.sreg.{name}", Type("i", 32)).below(bound)
 
     def _call(self, e: ast.Call) -> Value:
         if e.keywords:
@@ -346,3 +360,10 @@ class Expressions:
         if name in functions.FORMS:
             return functions.FORMS[name](self, *e.args)
         return functions.library(self, name, [self.value(x) for x in e.args])
+
+
+def _bound(kind: type, a: int, b: int) -> int:
+    """Below what a sum or a product of numbers is that are below others."""
+    if not a or not b or kind is ast.Sub:
+        return 0
+    return a + b - 1 if kind is ast.Add else (a - 1) * (b - 1) + 1

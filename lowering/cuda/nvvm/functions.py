@@ -17,6 +17,7 @@ from .types import (
     number,
 )
 
+BLOCK = 1024  # threads of a block, at most
 REGISTERS = {
     f"cuda.{name}.{axis}": f"{register}.{axis}"
     for axis in "xyz"
@@ -72,12 +73,14 @@ def library(p: Any, name: str, args: list[Value]) -> Value:
 
 def _grid(p: Any, axis: ast.expr) -> Value:
     place, count, block = (p.cast(p.register(f"{n}.x"), INT64) for n in ("tid", "ntid", "ctaid"))
-    return p.operation("add", p.operation("mul", count, block), place)
+    found = p.operation("add", p.operation("mul", count, block), place)
+    return found.below(count.bound * block.bound + place.bound)
 
 
 def _grid_size(p: Any, axis: ast.expr) -> Value:
     counts = (p.cast(p.register(f"{n}.x"), INT64) for n in ("ntid", "nctaid"))
-    return p.operation("mul", *counts)
+    a, b = counts
+    return p.operation("mul", a, b).below(a.bound * b.bound)
 
 
 def _choice(p: Any, condition: ast.expr, a: ast.expr, b: ast.expr) -> Value:
@@ -108,7 +111,9 @@ def _extreme(name: str) -> Callable[..., Value]:
             raise Unsupported(f"the extreme of {x.type} and {y.type}")
         x, y = p.cast(x, t), p.cast(y, t)
         sign = "s" if t.kind == "i" else "u"
-        return p.select(p.test(f"icmp {sign}{name}", y, x), y, x)
+        found = p.select(p.test(f"icmp {sign}{name}", y, x), y, x)
+        both = x.bound and y.bound
+        return found.below((min if name == "lt" else max)(x.bound, y.bound) if both else 0)
 
     return largest
 

@@ -192,7 +192,7 @@ class _Function(Expressions):
             self.allocated.append(f"  %{name}.all = alloca {kind}")
             source = f"getelementptr {kind}, {kind}* %{name}.all, i32 0, i32 0"
         else:
-            self.globals.append(f"@{name} = internal addrspace(3) global {kind} undef")
+            self.globals.append(f"@{name} = addrspace(3) global {kind} undef")
             source = f"addrspacecast ({kind} addrspace(3)* @{name} to {kind}*)"
             source = f"bitcast {kind}* {source} to {t.stored.llvm}*"
         self.put(f"%{name} = {source}")
@@ -241,15 +241,20 @@ class _Function(Expressions):
         assert isinstance(s.target, ast.Name)
         first, end, step = self._range(s.iter.args)
         down = isinstance(step, ast.UnaryOp)
-        names = []
+        names, known = [], []
         for k, e in enumerate((end, step)):
             name = f"{s.target.id}.{'end' if k == 0 else 'step'}.{self.labels}"
             self.values[name] = self.cast(self.value(e), INT64)
+            known.append(self.values[name].bound)
             names.append(ast.Name(name, ast.Load()))
-        self.set(s.target.id, self.cast(self.value(first), INT64))
+        start = self.cast(self.value(first), INT64)
+        self.set(s.target.id, start)
+        if start.bound and all(known) and self.times[s.target.id] == 2:  # nobody else assigns it
+            self.bounds[s.target.id] = known[0] - 1
         index = ast.Name(s.target.id, ast.Load())
         test = ast.Compare(index, [ast.Gt() if down else ast.Lt()], [names[0]])
         self._loop(test, s.body, ast.AugAssign(index, ast.Add(), names[1]))
+        self.bounds.pop(s.target.id, None)
 
     def _range(self, args: list[ast.expr]) -> tuple[ast.expr, ast.expr, ast.expr]:
         if len(args) == 1:

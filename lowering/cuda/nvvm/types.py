@@ -35,10 +35,18 @@ class Type(NamedTuple):
 
 
 class Value(NamedTuple):
-    """What an expression gives: a register or a number in LLVM's words."""
+    """What an expression gives: a register or a number in LLVM's words.
+
+    `bound`: an integer that is not negative is less; 0 where that is not known.
+    """
 
     type: Type
     text: str
+    bound: int = 0
+
+    def below(self, bound: int) -> "Value":
+        """The same, known not to be negative and to be less."""
+        return self._replace(bound=bound if bound < 1 << 63 else 0)
 
 
 _FLOATS = {32: "float", 64: "double"}
@@ -96,7 +104,8 @@ def number(value: bool | int | float, t: Type) -> Value:
         return Value(t, f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016x}")
     if t.kind == "c":
         raise Unsupported("a complex number")
-    return Value(t, str(wrapped(int(value), Type("i", t.bits))))
+    fixed = wrapped(int(value), Type("i", t.bits))
+    return Value(t, str(fixed), max(fixed, -1) + 1)
 
 
 def wrapped(value: int, t: Type) -> int:

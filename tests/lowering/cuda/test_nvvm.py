@@ -18,6 +18,7 @@ from fnx.interpreters.passes.simplify import simplify
 from fnx.interpreters.trace import trace_closed
 from fnx.lowering.cuda import backend
 from fnx.lowering.cuda.kernels.thresholds import SIMULATED
+from fnx.lowering.cuda.nvvm import translation
 from fnx.lowering.cuda.target import CudaTarget
 
 
@@ -58,3 +59,28 @@ def test_programs(driver, name):
     )
     compare(found, fnx.tree.leaves(f(*args)), 10.0)
     assert driver.count
+
+
+@pytest.mark.parametrize(
+    ("first", "size", "wanted"),
+    [
+        ("np.int64(cuda.grid(1))", 91_000, "udiv i32"),
+        ("np.int64(cuda.grid(1))", 1 << 32, "udiv i32"),
+        ("np.int64(cuda.grid(1))", (1 << 32) + 1, "udiv i64"),
+        ("-3", 91_000, "sdiv i64"),
+        ("in0[0]", 91_000, "sdiv i64"),
+    ],
+)
+def test_indices_are_divided_with_the_bits_that_they_have(first, size, wanted):
+    loop = f"for i in range({first}, {size}, np.int64(cuda.gridsize(1))):"
+    source = f"def k(in0):\n    {loop}\n        in0[i // 7] = i % 5\n"
+    text = translation.module(source, [("int64", False)])
+    assert wanted in text
+    assert ("urem" if wanted[0] == "u" else "srem") in text
+
+
+def test_what_an_index_becomes_after_its_loop_has_no_bound():
+    source = "def k(in0):\n    for i in range(9):\n        in0[i] = i % 5\n    in0[i // 7] = 0\n"
+    text = translation.module(source, [("int64", False)])
+    assert "urem i32" in text
+    assert "sdiv i64" in text
