@@ -171,6 +171,7 @@ STRIP_COLUMNS = 512  # columns of a strip, at most
 STRIP_TRIES = 6  # ways of seeing columns in a loop that are tried
 INNERMOST_ITERATIONS = 16  # iterations that make an innermost loop long enough
 STACK_ROW = 1 << 15  # bytes of a row that are kept on the stack, at most
+ROW_RESULTS = 4  # reductions of a row that one loop makes: each has an accumulator, and addresses
 STACK_ROWS = 8  # rows of a nest, at most: threads of others may have small stacks
 
 # fnx/ops/linalg

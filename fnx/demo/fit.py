@@ -146,13 +146,14 @@ def minimise(
             length=np.ones(STARTS),
         )
     advance = compiled(clock, advance, state, log_pelts)
+    done = np.zeros(STARTS, bool)  # which stays: next to a minimum steps are rounding errors
     with clock("run"):
         for steps in range(1, MOST_STEPS + 1):
             state = advance(state, log_pelts)
             values = np.asarray(state.value)
             best = int(np.argmin(values))
             progress(steps, float(values[best]))
-            done = promised_gain(state) < LEAST_GAIN
+            done |= np.isfinite(values) & (promised_gain(state) < LEAST_GAIN)
             if np.all(done | ~np.isfinite(values)):
                 break
     if not (np.isfinite(values[best]) and done[best]):

@@ -149,7 +149,7 @@ class Compiled:
     def ahead_of_time(self, device: str) -> list[device_code.Code]:
         """Machine code of all kernels for a device that need not be there, kept on disk."""
         device_code.capability(device)
-        return [device_code.cubin(p, device) for p in self.printed.values()]
+        return device_code.cubins([*self.printed.values()], device)
 
     def kernel_text(self) -> str:
         return printer.show(self.program)

@@ -1,29 +1,32 @@
-"""From the source of a kernel to the device's code: PTX by Numba-CUDA, cubins by NVIDIA's linker.
+"""From the source of a kernel to the device's code: PTX by NVIDIA's compiler, cubins by its linker.
 
 None of it needs a driver or a GPU. Cubins are kept on disk under a digest of the source, the compute
-capability and the versions of what compiles them.
+capability and the versions of what compiles them. What `nvvm` does not translate, Numba-CUDA compiles.
 """
 
 import importlib.util
 import json
 import re
+import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
 from fnx.core.errors import CompileError, InvalidValue, MissingPackage
 from fnx.core.fast_dataclasses import dataclass
-from fnx.lowering.cpu.jit import disk_cache
+from fnx.lowering.cpu.jit import compile_threads, disk_cache
 from fnx.lowering.numba import shortened
 
 from . import simulator
 from .executable import stored
 from .kernels.kernel_printer import Printed
+from .nvvm import compiler, translation
 
 INSTALL = "pip install 'fnx[cuda]'"
 _COMMON = (8, 0)  # the compute capability that PTX is made for
+_numba = threading.Lock()  # whose settings are the process's
 
 
 @dataclass(eq=False)
@@ -49,10 +52,17 @@ def capability(device: str) -> tuple[int, int]:
 
 def ptx(printed: Printed, device: str) -> str:
     """The PTX of a kernel."""
-    cuda, function, signature = _function(printed)
-    return _compiled(
-        printed, lambda: cuda.compile_ptx(function, signature, cc=capability(device))[0]
-    )
+    needed()
+    made = _compiled(printed, lambda: _made(printed, capability(device)))
+    return b"".join(made).decode()
+
+
+def cubins(kernels: Sequence[Printed], device: str) -> list[Code]:
+    """The machine code of kernels, made side by side: NVIDIA's compilers let other threads run."""
+    with compile_threads.gathered(len(kernels) > 1) as crew:
+        tasks = [crew.start(cubin, p, device) for p in kernels]
+        crew.work()
+        return [task.result() for task in tasks]
 
 
 def cubin(printed: Printed, device: str) -> Code:
@@ -75,7 +85,6 @@ def _types(printed: Printed) -> list[tuple[str, bool]]:
 
 
 def _function(printed: Printed) -> tuple[Any, Any, Any]:
-    numba_cuda()
     from numba import cuda, types
 
     space = dict(simulator.names())
@@ -112,8 +121,8 @@ def _linked(printed: Printed, device: str) -> Code:
 def _intermediate(printed: Printed, device: str) -> list[bytes]:
     """PTX, which the linker makes a device's: one for all devices from 8.0 on.
 
-    Nearly all of the time goes by Numba's part, before it. Not NVVM's code for optimization by the linker:
-    registers are the same without, and with it the linker of CUDA 13.0 crashed now and then.
+    Not NVVM's code for optimization by the linker: registers are the same without, and with it the linker
+    of CUDA 13.0 crashed now and then.
     """
     least = min(capability(device), _COMMON)
     key = disk_cache.key("ptx", printed.source, repr(_types(printed)), repr(least), _toolkit())
@@ -123,15 +132,30 @@ def _intermediate(printed: Printed, device: str) -> list[bytes]:
         sizes = json.loads(head)
         ends = [sum(sizes[: k + 1]) for k in range(len(sizes))]
         return [rest[end - n : end] for n, end in zip(sizes, ends, strict=True)]
+    found = _made(printed, least)
+    disk_cache.put(key, json.dumps([*map(len, found)]).encode() + b"\n" + b"".join(found), "ptx")
+    return found
+
+
+def _made(printed: Printed, least: tuple[int, int]) -> list[bytes]:
+    """The PTX of a kernel, and of what it calls, if it is apart."""
+    needed()
+    try:
+        module = translation.module(printed.source, _types(printed))
+    except translation.Unsupported:
+        with _numba:
+            return _by_numba(printed, least)
+    return [compiler.ptx(module, least)]
+
+
+def _by_numba(printed: Printed, least: tuple[int, int]) -> list[bytes]:
     cuda, function, signature = _function(printed)
     context = cuda.descriptor.cuda_target.typing_context
     with _linear_time(), shortened.remembering(context):
         objects, _ = cuda.compile_all(
             function, signature, cc=least, output="ptx", device=False, abi="numba"
         )
-    found = [_bytes(o) for o in objects]
-    disk_cache.put(key, json.dumps([*map(len, found)]).encode() + b"\n" + b"".join(found), "ptx")
-    return found
+    return [_bytes(o) for o in objects]
 
 
 def _bytes(code: Any) -> bytes:
@@ -209,12 +233,9 @@ def _toolkit() -> str:
     return ", ".join(found)
 
 
-def numba_cuda() -> Any:
-    """Numba-CUDA; MissingPackage, which says what to install."""
+def needed() -> None:
+    """MissingPackage, which says what to install, where kernels cannot be compiled."""
     if importlib.util.find_spec("numba_cuda") is None:
         raise MissingPackage(
             f"kernels for a gpu are compiled by numba-cuda, which is missing: {INSTALL}"
         )
-    from numba import cuda
-
-    return cuda

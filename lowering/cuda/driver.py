@@ -80,8 +80,8 @@ class Driver(Protocol):
         """Copy from one place of the device to another."""
         ...
 
-    def load(self, printed: Printed, program: str = "") -> Any:
-        """A kernel that can be launched, and the program that errors name."""
+    def load(self, kernels: Sequence[Printed], program: str = "") -> list[Any]:
+        """Kernels that can be launched, and the program that errors name."""
         ...
 
     def bind(

@@ -65,8 +65,8 @@ class Executable:
 
     @cached_property
     def _functions(self) -> dict[plan.Kernel, Any]:
-        name = self.plan.program.name
-        return {k: self.driver.load(p, name) for k, p in self.printed.items()}
+        loaded = self.driver.load([*self.printed.values()], self.plan.program.name)
+        return dict(zip(self.printed, loaded, strict=True))
 
     def library(self, s: plan.Host) -> Callable | None:
         """What computes a call of the host on the GPU, if something does; found once."""

@@ -80,7 +80,7 @@ class GpuDriver:
     name = "cuda"
 
     def __init__(self) -> None:
-        device_code.numba_cuda()
+        device_code.needed()
         self.is_forked = False
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._fork)
@@ -200,11 +200,14 @@ class GpuDriver:
 
     # --- kernels
 
-    def load(self, printed: Printed, program: str = "") -> Loaded:
+    def load(self, kernels: Sequence[Printed], program: str = "") -> list[Loaded]:
+        codes = device_code.cubins(kernels, self.architecture)
+        return [self._loaded(p, c, program) for p, c in zip(kernels, codes, strict=True)]
+
+    def _loaded(self, printed: Printed, code: device_code.Code, program: str) -> Loaded:
         from cuda.bindings import driver
         from cuda.core import ObjectCode
 
-        code = device_code.cubin(printed, self.architecture)
         name = f"{program}: {printed.name}" if program else printed.name
         make = lambda: ObjectCode.from_cubin(code.cubin).get_kernel(code.entry)
         kernel = self._call(f"loading {name}", make)

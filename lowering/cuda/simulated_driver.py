@@ -79,7 +79,10 @@ class SimulatedDriver:
     def copy(self, target: Any, to: int, source: Any, start: int, nbytes: int) -> None:
         target.bytes[to : to + nbytes] = source.bytes[start : start + nbytes]
 
-    def load(self, printed: Printed, program: str = "") -> Any:
+    def load(self, kernels: Sequence[Printed], program: str = "") -> list[Any]:
+        return [self._loaded(p) for p in kernels]
+
+    def _loaded(self, printed: Printed) -> Any:
         from numba import cuda
 
         space = dict(simulator.names(), quiet=lambda: np.errstate(all="ignore"))

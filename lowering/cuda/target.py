@@ -6,7 +6,7 @@ from fnx.core import recipe
 from fnx.lowering.generate.values import Value
 from fnx.lowering.ir.kernel import Loop
 from fnx.lowering.portable import PortableRoutines, PortableTarget
-from fnx.lowering.transform import loop_fusion
+from fnx.lowering.transform import loop_fusion, row_fusion
 
 from . import columns, libraries, sorting
 from .kernels import independence
@@ -42,7 +42,7 @@ class CudaTarget(PortableTarget):
     name = "cuda"
     machine = GPU
     routines = CudaRoutines()
-    passes = (columns.of_threads, loop_fusion.fuse)
+    passes = (columns.of_threads, loop_fusion.fuse, row_fusion.fuse)
     results_apart = True
     updates_in_blocks = False
     chooses_pieces = True

@@ -56,10 +56,11 @@ lowering/cpu/routines   : core lowering/ir lowering/transform lowering/planning 
                           lowering/cpu/processor lowering/cpu/llvm lowering/cpu/jit
                           lowering/cpu/runtime lowering/cpu/kernels lowering/cpu/loader
                           lowering/cpu/schedule
+lowering/cuda/nvvm      :
 lowering/cuda/kernels   : core lowering/ir lowering/math lowering/transform lowering/numba
 lowering/cuda           : core lowering lowering/ir lowering/math lowering/transform
                           lowering/planning lowering/generate lowering/routines lowering/numba
-                          lowering/cpu/jit lowering/cuda/kernels
+                          lowering/cpu/jit lowering/cuda/kernels lowering/cuda/nvvm
 lowering/standalone     : core lowering lowering/ir lowering/math lowering/transform
                           lowering/planning lowering/generate lowering/routines lowering/numba
 lowering/cpu            : core lowering lowering/ir lowering/math lowering/transform

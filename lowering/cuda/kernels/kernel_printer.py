@@ -277,11 +277,13 @@ class KernelCode(BlockCode):
 
     def _block(self) -> None:
         start, step = "np.int64(cuda.blockIdx.x)", "np.int64(cuda.gridDim.x)"
-        self.put("thread = np.int64(cuda.threadIdx.x)")
-        if self.k.group is not None:
-            self.width, group = self.k.lanes, self.fresh("w")
-            self.put(f"{group} = thread // {self.width}")
-            self.put(f"thread = thread % {self.width}")
+        if self.k.group is None:
+            self.put("thread = np.int64(cuda.threadIdx.x)")
+        else:
+            self.width, group, number = self.k.lanes, self.fresh("w"), self.fresh("n")
+            self.put(f"{number} = np.int64(cuda.threadIdx.x)")
+            self.put(f"{group} = {number} // {self.width}")
+            self.put(f"thread = {number} % {self.width}")
             self.bind(self.k.group, group)
             self.indices.add(self.k.group)
             count = self.limits.threads // self.width

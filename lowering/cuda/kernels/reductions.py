@@ -39,7 +39,7 @@ def scheduled(scheduler: Scheduling, axes: Axes, body: list[Stmt], name: str, no
     by_columns = bool(axes) and not any(_is_along(x, [i for i, _ in axes]) for x in loops)
     if not rows.private(body) and _split(scheduler, axes, body, by_columns, name, note):
         return True
-    if by_columns and count >= limits.parallel:
+    if by_columns and count >= (limits.parallel if _differ(loops, axes) else limits.blocks):
         return False
     if axes and _is_for_warps(limits, count, terms, body):
         lanes = min(limits.lanes, limits.threads)
@@ -90,6 +90,15 @@ def _is_along(loop: Loop, results: list[Expr]) -> bool:
     loads = [e for e in found if e.op == "load" and e.attr.space != "private"]
     own = [e for e in loads if depends_on([e], results)]
     return any(affine.is_along(e.args[0], loop.index) for e in own or loads)
+
+
+def _differ(loops: list[Loop], axes: Axes) -> bool:
+    """Whether what loops read differs from result to result, and not only what they read once."""
+    results = [i for i, _ in axes]
+    loads = [(x, e) for x in loops for e in (*traversal.nodes(x.body), *_nodes(x.yields))]
+    return any(
+        e.op == "load" and depends_on([e], [x.index]) and depends_on([e], results) for x, e in loads
+    )
 
 
 def _nodes(roots: list[Expr]) -> list[Expr]:

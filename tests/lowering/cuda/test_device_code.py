@@ -3,6 +3,7 @@
 import importlib.util
 import re
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -164,13 +165,86 @@ def test_loads_ask_for_no_more_than_an_element_is_aligned_to(dtype):
     assert ".v4" not in text
 
 
+NUMBERS = "int32 int64 uint8 uint32 uint64 float32 float64".split()
+OPERATORS = {
+    "arithmetic": ("+ - * /", NUMBERS),
+    "bits": ("& | ^ << >>", NUMBERS[:-2]),
+    "comparisons": ("< == != >=", [n for n in NUMBERS if n != "uint64"]),
+}
+
+
+def by_both(lines):
+    """The PTX of a kernel by way of fnx's translation, and by Numba's; names aside."""
+    from fnx.lowering.cuda import device_code
+    from fnx.lowering.cuda.kernels.kernel_printer import Printed
+    from fnx.lowering.ir.kernel import Buffer
+
+    dtypes = [*NUMBERS, "float64"]
+    head = f"def k({', '.join(NUMBERS)}, out):"
+    buffers = [Buffer(n, n, 1, "argument") for n in dtypes]
+    printed = Printed(
+        "k", "\n    ".join([head, *lines]) + "\n", buffers, [False] * len(dtypes), (1, 1)
+    )
+    for make in (device_code._made, device_code._by_numba):
+        text = b"".join(make(printed, (8, 0))).decode()
+        text = re.sub(r"\.common[^\n]*", "", text)
+        yield text.replace(re.search(r"\.entry (\w+)", text)[1], "k").split()
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators_mean_what_they_mean_to_numba(name):
+    symbols, kinds = OPERATORS[name]
+    found = [f"{a}[0] {s} {b}[0]" for s in symbols.split() for a in kinds for b in kinds]
+    own, numbas = by_both([f"out[{k}] = np.float64({e})" for k, e in enumerate(found)])
+    assert own == numbas
+
+
+@needs_compiler
+def test_statements_mean_what_they_mean_to_numba():
+    found = [
+        f"out[{k}] = np.float64(np.{b}({a}[0]))"
+        for k, (a, b) in enumerate(product(NUMBERS, NUMBERS))
+    ]
+    found += [f"out[{k}] = np.float64(-{a}[1])" for k, a in enumerate(NUMBERS, 100)]
+    found += ["c = np.int32(16)", "x = 1.5", "while c > 0:", "    x = x + out[c]", "    c >>= 1"]
+    found += ["out[98] = x", "for i in range(int64[1], 9, int64[2]):", "    if int64[i] % 7 > 2:"]
+    found += ["        x, c = min(int64[i] // 5, max(i, 3)) * x, np.int32(i)", "out[97] = x + c"]
+    own, numbas = by_both(found)
+    assert own == numbas
+
+
+def test_kernels_are_not_left_to_numba(monkeypatch):
+    """What is not translated takes ten times as long."""
+    from fnx.lowering.cuda.device_code import _types
+    from fnx.lowering.cuda.nvvm import translation
+
+    for f in PROGRAMS.values():
+        for printed in kernels(f, X).printed.values():
+            text = translation.module(printed.source, _types(printed))
+            assert f"define void @{printed.name}(" in text
+
+
+@needs_compiler
+def test_what_is_not_translated_is_compiled_by_numba(monkeypatch):
+    from fnx.lowering.cuda import device_code
+    from fnx.lowering.cuda.nvvm import translation
+
+    def unsupported(*_):
+        raise translation.Unsupported
+
+    monkeypatch.setattr(translation, "module", unsupported)
+    (printed,) = kernels(lambda x: x + 2.125, X).printed.values()
+    assert ".entry" in device_code.ptx(printed, "sm_80")
+
+
 @needs_compiler
 def test_devices_share_what_takes_long(monkeypatch):
-    from fnx.lowering.cuda import device_code
+    from fnx.lowering.cuda.nvvm import translation
 
     f = lambda x: jnp.sin(x) * 3.25
     kernels(f, X).ahead_of_time("sm_80")
-    monkeypatch.setattr(device_code, "_function", lambda *_: pytest.fail("Numba was asked again"))
+    monkeypatch.setattr(translation, "module", lambda *_: pytest.fail("it was translated again"))
     for device in ("sm_90", "sm_120"):
         (code,) = kernels(f, X).ahead_of_time(device)
         assert code.cubin[:4] == b"\x7fELF"

@@ -1,5 +1,6 @@
 """Rows whose loops hand numbers on to one another: a block of threads has each of them."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from launched import same, shapes
 
 import fnx
+from fnx.core import policy
 from fnx.lowering.cuda import backend
 from fnx.lowering.cuda.kernels.thresholds import SIMULATED
 
@@ -40,6 +42,7 @@ def bodies(p):
 def test_short_loops_around_long_ones(gpu, monkeypatch, shared):
     gpu.watches = True
     monkeypatch.setattr(backend, "limits", lambda: replace(SIMULATED, shared=shared))
+    monkeypatch.setattr(policy, "ROW_RESULTS", 2)  # else one loop makes the three
     p = np.random.default_rng(0).normal(size=(70, 3))
     kinds, compiled = shapes(bodies, p)
     assert kinds == ["block"]
@@ -47,6 +50,18 @@ def test_short_loops_around_long_ones(gpu, monkeypatch, shared):
     assert "in range(thread, 3," not in printed.source
     same(bodies, p)
     assert not gpu.races
+
+
+@pytest.mark.parametrize("count", [120, 2100])
+def test_few_results_of_a_row_are_summed_where_its_numbers_are_made(count):
+    """Distances, their powers, and three sums of products with these: one loop, and no array between."""
+    _, compiled = shapes(bodies, np.zeros((count, 3)))
+    for printed in compiled.printed.values():
+        assert len(re.findall(r"\bin0\[", printed.source)) in (0, 2 + 6)
+        assert not re.search(r"shared\.array\(\d{3,}", printed.source)
+    first, *_ = compiled.plan.kernels()
+    # A thread has some terms of a body; of few bodies a warp has each.
+    assert first.shape == ("block" if count < 2048 else "flat")
 
 
 def test_rows_of_complex_numbers_and_of_few_elements(gpu):

@@ -369,7 +369,7 @@ def install(monkeypatch):
     names = {"cuda": cuda, "cuda.core": core, "cuda.bindings": bindings}
     for name, module in {**names, "cuda.bindings.driver": driver}.items():
         monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.setattr(device_code, "numba_cuda", lambda: None)
+    monkeypatch.setattr(device_code, "needed", lambda: None)
     monkeypatch.setattr(device_code, "cubin", cubin)
     monkeypatch.setattr(backend, "limits", lambda: thresholds.SIMULATED)
     backend.driver.cache_clear()
