@@ -21,15 +21,33 @@ run, the share is that of the files that were: it says nothing about the others.
 | library | version | files of tests | pass with JAX | of these with fnx | share |
 |---|---|---|---|---|---|
 """
+TRIED = """
+Of these an example as in their READMEs was run, with the numbers that JAX gives: mctx, jraph, flowjax,
+ott-jax, quadax (with gradients), orthax, s2fft, penzai, jax-cosmo, coordax, dinosaur, TensorFlow
+Probability's substrate, pytreeclass, sympy2jax and rlax. These ask for what is not there: jax-md imports
+Pallas, kfac-jax makes new equations of jaxprs (`core.new_jaxpr_eqn`).
+"""
 SHOWN = 12  # failures of a library that are shown one by one
 
 
 def keep(name: str, result: Result) -> None:
-    """Note a result, and write the page anew."""
+    """Note a result, and write the page anew; files of the same version that were not run again stay."""
     known = read()
-    known[name] = result._asdict()
+    known[name] = joined(known.get(name), result._asdict())
     RESULTS.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n", "utf-8")
     PAGE.write_text(page(known), "utf-8")
+
+
+def joined(old: dict | None, new: dict) -> dict:
+    """The results of two runs of other files; of the second alone where a file was run in both."""
+    if old is None or old["version"] != new["version"] or {*old["files"]} & {*new["files"]}:
+        return new
+    reasons = {*old["uncounted"], *new["uncounted"]}
+    count = lambda reason: sum(r["uncounted"].get(reason, 0) for r in (old, new))
+    sums = {key: old[key] + new[key] for key in ("counted", "passed", "files", "unasked")}
+    left = [path for path in new["left_out"] if path not in old["files"]]
+    both = {"failed": old["failed"] | new["failed"], "uncounted": {r: count(r) for r in reasons}}
+    return {**new, **sums, **both, "left_out": left}
 
 
 def read() -> dict[str, dict]:
@@ -47,7 +65,7 @@ def page(known: dict[str, dict]) -> str:
         of = f"{ran} of {ran + rest}" if rest else "all"
         rows.append(f"| {name} | {r['version']} | {of} | {numbers} |")
         details += detail(name, r)
-    return HEAD + "\n".join(rows) + "\n" + "\n".join(details)
+    return HEAD + "\n".join(rows) + "\n" + TRIED + "\n".join(details)
 
 
 def detail(name: str, r: dict) -> list[str]:

@@ -158,7 +158,7 @@ class BCOO(JAXSparse):
         inside = jnp.all(self.indices < np.asarray(self.shape, self.indices.dtype), axis=1)
         wanted = np.empty(self.shape, bool).reshape(wanted).shape
         places = jnp.stack(jnp.unravel_index(flat, wanted), -1)
-        places = jnp.where(inside[:, None], places, np.asarray(wanted))
+        places = jnp.where(inside[:, None], places, np.asarray(wanted, places.dtype))
         return BCOO((self.data, places.astype(self.indices.dtype)), shape=wanted)
 
     def sort_indices(self) -> "BCOO":

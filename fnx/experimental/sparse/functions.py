@@ -192,7 +192,8 @@ def matrix_product(lhs: BCOO, rhs: BCOO) -> BCOO:
     rows = jnp.broadcast_to(lhs.indices[:, None, 0], (n, k)).reshape(-1)
     columns = jnp.broadcast_to(rhs.indices[None, :, 1], (n, k)).reshape(-1)
     shape = (lhs.shape[0], rhs.shape[1])
-    indices = jnp.where(pairs[:, None], jnp.stack([rows, columns], -1), np.asarray(shape))
+    outside = np.asarray(shape, lhs.indices.dtype)
+    indices = jnp.where(pairs[:, None], jnp.stack([rows, columns], -1), outside)
     data = jnp.where(pairs, data, jnp.zeros((), data.dtype))
     out = BCOO((data, indices.astype(lhs.indices.dtype)), shape=shape)
     return out.sum_duplicates(math.prod(shape)) if out.nse > math.prod(shape) else out
