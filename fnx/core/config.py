@@ -39,7 +39,12 @@ class Setting:
     def __init__(self, name: str, default: Any, doc: str, calls: bool = False):
         self.name, self.doc, self.calls = name, doc, calls
         text = os.environ.get("FNX_" + name.upper())
-        self._default = default if text is None else _parse(text, default)
+        try:
+            self._default = default if text is None else _parse(text, default)
+        except ValueError as error:
+            raise ValueError(
+                f"FNX_{name.upper()}={text}; expected {type(default).__name__}: {doc}"
+            ) from error
         self._var: ContextVar[Any] = ContextVar("fnx_" + name)
         self._set_var = setter(self._var)
 
