@@ -281,13 +281,12 @@ def test_what_is_written_may_be_cut_by_other_names_than_what_it_is_written_to():
         rows, others = NamedSharding(mesh, P("x")), NamedSharding(mesh, P("y"))
 
         @fnx.jit
-        def f(x, update):
-            x = lax.dynamic_update_slice_in_dim(x, update, _start(x) + 3, 0)
+        def f(x):
+            x = lax.dynamic_update_slice_in_dim(x, jnp.ones((2, 2)), 3, 0)
             return lax.with_sharding_constraint(x, others)
 
-        x, update = np.arange(16.0).reshape(8, 2), -np.ones((2, 2))
-        found = f(fnx.device_put(x, rows), update)
-        np.testing.assert_array_equal(found, f(x, update))
+        x = np.arange(16.0).reshape(8, 2)
+        np.testing.assert_array_equal(f(fnx.device_put(x, rows)), f(x))
 
 
 @pytest.mark.parametrize("name", AT)
