@@ -275,6 +275,20 @@ def test_positions_that_are_operands(name, of):
         assert not gathers(f, on(EVEN, of))
 
 
+def test_what_is_written_may_be_cut_by_other_names_than_what_it_is_written_to():
+    with config.num_devices(8):
+        mesh = fnx.make_mesh((2, 4), ("x", "y"))
+        rows, others = NamedSharding(mesh, P("x")), NamedSharding(mesh, P("y"))
+
+        @fnx.jit
+        def f(x):
+            x = lax.dynamic_update_slice_in_dim(x, jnp.ones((2, 2)), 3, 0)
+            return lax.with_sharding_constraint(x, others)
+
+        x = np.arange(16.0).reshape(8, 2)
+        np.testing.assert_array_equal(f(fnx.device_put(x, rows)), f(x))
+
+
 @pytest.mark.parametrize("name", AT)
 def test_positions_in_parts_that_have_not_all_as_many_elements(name):
     f = lambda x: AT[name](jnp.concatenate([x, x[:1] + 1.0]))

@@ -136,7 +136,9 @@ def dynamic_update(prim: Any, grid: Any, parts: Sequence[Any]) -> list:
         update = grid.gather(update, axis)
         return grid.apply(prim, [x, update, *starts])
     names, m, b = x.cut[axis], update.shape[axis], x.x.shape[axis]
-    update = grid.lay(update, tuple([c if set(c).isdisjoint(names) else () for c in update.cut]))
+    # Whole along the axis, by whatever names it is cut there.
+    cut = [() if k == axis or set(c) & set(names) else c for k, c in enumerate(update.cut)]
+    update = grid.lay(update, tuple(cut))
     first = _inside(grid, x, axis, starts[axis].x, m)
     piece = grid.sliced(grid.padded(update.x, axis, b, b), axis, sub(scalar(b, _INT), first), b)
     shape = (*update.shape[:axis], x.shape[axis], *update.shape[axis + 1 :])

@@ -5,11 +5,13 @@ import os
 import numpy as np
 import pytest
 from agreement import close
+from generators.member_programs import DTYPES, random_array, random_member
 from teams import WAITING, ring
 
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
+from fnx.core import config
 from fnx.sharding import PartitionSpec as P
 
 pytestmark = WAITING
@@ -96,3 +98,33 @@ def test_the_largest_of_all_is_the_largest_in_the_derivative_too(runs):
         found = fnx.jit(fnx.grad(lambda x: jnp.sum(jnp.sin(f(x)))))(x)
         close(found, fnx.grad(lambda x: jnp.sum(jnp.sin(whole(x))))(jnp.asarray(x)), 1e-9, 1e-9)
     assert runs
+
+
+TOLERANCES = {"float16": 1e-2, "bfloat16": 0.1, "float32": 1e-4, "complex64": 1e-4}
+
+
+@pytest.mark.filterwarnings("ignore:Some donated buffers")
+@pytest.mark.parametrize("seed", range(int(os.environ.get("FNX_FUZZ", "6"))))
+def test_random_programs_are_the_same_at_once_and_in_turn(seed, runs):
+    """Of any dtype, some empty, on one or two axes; also where results take over the arguments."""
+    rng = np.random.default_rng(seed)
+    sizes = {"a": int(rng.choice([2, 4])), **({"b": 2} if rng.random() < 0.5 else {})}
+    member, chosen = random_member(rng, sizes)
+    names, n = tuple(sizes), int(np.prod([*sizes.values()]))
+    devices = fnx.make_mesh(tuple(sizes.values()), names)
+    f = fnx.shard_map(
+        member, mesh=devices, in_specs=(P(names), P(None, "a")), out_specs=P(names), check_vma=False
+    )
+    rows, columns = int(rng.choice([1, 3])), int(rng.choice([0, 1, 4, 65, 600]))
+    shapes = (n * rows, columns), (rows, columns * sizes["a"])
+    args = [random_array(rng, str(rng.choice(DTYPES)), shape) for shape in shapes]
+    with config.backend("reference"):
+        expected = fnx.jit(f)(*args)
+    for options in ({}, {"donate_argnums": (0, 1)}):
+        found = fnx.jit(f, **options)(*map(jnp.array, args))
+        for a, b in zip(found, expected, strict=True):
+            assert (a.dtype, a.shape) == (b.dtype, b.shape), chosen
+            tolerance = TOLERANCES.get(a.dtype.name, 1e-10 if a.dtype.kind in "fc" else 0)
+            close(a.astype(complex), b.astype(complex), tolerance, tolerance)
+    # Where members of another axis may branch otherwise, all compute in turn.
+    assert runs or {"branch", "loop"} & {kind for kind, _ in chosen}
