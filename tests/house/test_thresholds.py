@@ -41,6 +41,7 @@ FIXED = {
     "fnx.lowering.cuda.device_code": "_COMMON",
     "fnx.lowering.cuda.gpu_driver": "_OLDEST",
     "fnx.lowering.cuda.kernels.schedule": "ALIGN",
+    "fnx.lowering.cuda.nvvm.functions": "BLOCK",
     "fnx.lowering.cuda.dlpack": "CUDA",
     "fnx.lowering.ir.printer": "_LONG",
     "fnx.lowering.numba.expression_printer": "WIDE",

@@ -26,6 +26,14 @@ _BITS = {ast.BitAnd: "and", ast.BitOr: "or", ast.BitXor: "xor"}
 _LAST = _RING | _BITS  # operations of whose results the last bits are those of the operands
 _ORDERS = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
 _EQUAL = {ast.Eq: "eq", ast.NotEq: "ne"}
+_FORMS = {
+    ast.BinOp: "_binary",
+    ast.UnaryOp: "_unary",
+    ast.Compare: "_compare",
+    ast.BoolOp: "_boolean",
+    ast.Call: "_call",
+    ast.Attribute: "_attribute",
+}
 _CONSTANTS = {"nan": float("nan"), "inf": float("inf")}
 
 
@@ -91,17 +99,10 @@ class Expressions:
                 element, place = self.place(e)
                 t = element.stored
                 return self.cast(self.new(t, f"load {t.llvm}, {t.llvm}* {place}"), element)
-        forms: dict[type, Any] = {
-            ast.BinOp: self._binary,
-            ast.UnaryOp: self._unary,
-            ast.Compare: self._compare,
-            ast.BoolOp: self._boolean,
-            ast.Call: self._call,
-            ast.Attribute: self._attribute,
-        }
-        if type(e) not in forms:
+        form = _FORMS.get(type(e))
+        if form is None:
             raise Unsupported(ast.unparse(e))
-        return forms[type(e)](e)
+        return getattr(self, form)(e)
 
     def variable(self, name: str) -> Value:
         if name in self.values:
@@ -340,7 +341,7 @@ class Expressions:
     # --- calls -----------------------------------------------------------------------------------
 
     def _attribute(self, e: ast.Attribute) -> Value:
-        register = functions.REGISTERS.get(ast.unparse(e))
+        register = functions.REGISTERS.get(dotted(e))
         if register is None:
             raise Unsupported(ast.unparse(e))
         return self.register(register)
@@ -356,7 +357,7 @@ class Expressions:
             case ast.Attribute(value=ast.Name(id="np"), attr=name) if name in TYPES:
                 (x,) = e.args
                 return self.casted(x, TYPES[name])
-        name = ast.unparse(e.func)
+        name = dotted(e.func)
         if name in functions.FORMS:
             return functions.FORMS[name](self, *e.args)
         return functions.library(self, name, [self.value(x) for x in e.args])
@@ -367,3 +368,12 @@ def _bound(kind: type, a: int, b: int) -> int:
     if not a or not b or kind is ast.Sub:
         return 0
     return a + b - 1 if kind is ast.Add else (a - 1) * (b - 1) + 1
+
+
+def dotted(e: ast.expr) -> str:
+    """A name with dots, as it is written."""
+    if isinstance(e, ast.Attribute):
+        return f"{dotted(e.value)}.{e.attr}"
+    if isinstance(e, ast.Name):
+        return e.id
+    raise Unsupported(ast.unparse(e))

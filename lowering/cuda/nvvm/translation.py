@@ -6,9 +6,9 @@ flat function, in which the first assignment says what type a variable has. Numb
 
 import ast
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from .expressions import Expressions
+from .expressions import Expressions, dotted
 from .types import BOOL, INT64, TYPES, Type, Unsupported, Value
 
 _HEAD = """target triple = "nvptx64-nvidia-cuda"
@@ -24,12 +24,27 @@ def module(source: str, arguments: Sequence[tuple[str, bool]]) -> str:
     (tree,) = ast.parse(source).body
     assert isinstance(tree, ast.FunctionDef)
     types: dict[str, Type] = {}
+    times = Counter(_assigned(tree.body))
     while True:
-        function = _Function(tree, arguments, types)
+        function = _Function(tree, arguments, types, times)
         try:
             return function.module()
         except _Wider as wider:  # a variable is assigned more than its first value says
             types[wider.name] = wider.type
+
+
+def _assigned(body: Sequence[ast.stmt]) -> Iterator[str]:
+    """The names that statements assign; what counts is assigned before its loop and within it."""
+    for s in body:
+        match s:
+            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AugAssign(target=ast.Name(id=name)):
+                yield name
+            case ast.Assign(targets=[ast.Tuple(elts=names)]):
+                yield from (n.id for n in names if isinstance(n, ast.Name))
+            case ast.For(target=ast.Name(id=name)):
+                yield from (name, name)
+        for block in (getattr(s, "body", ()), getattr(s, "orelse", ())):
+            yield from _assigned(block)
 
 
 class _Wider(Exception):
@@ -42,19 +57,18 @@ class _Function(Expressions):
     """The function of a kernel."""
 
     def __init__(
-        self, tree: ast.FunctionDef, arguments: Sequence[tuple[str, bool]], types: dict[str, Type]
+        self,
+        tree: ast.FunctionDef,
+        arguments: Sequence[tuple[str, bool]],
+        types: dict[str, Type],
+        times: Counter[str],
     ):
         super().__init__()
         self.tree, self.types = tree, types
         self.parameters: list[str] = []
         for a, (dtype, is_array) in zip(tree.args.args, arguments, strict=True):
             self._parameter(a.arg, TYPES[dtype], is_array)
-        self.times = Counter(
-            n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-        )
-        for n in ast.walk(tree):  # what counts is assigned before the loop and within it
-            if isinstance(n, ast.For) and isinstance(n.target, ast.Name):
-                self.times[n.target.id] += 1
+        self.times = times
         self.allocated: list[str] = []
         self.ends: list[str] = []  # where `break` goes
         self.labels = 0
@@ -179,7 +193,7 @@ class _Function(Expressions):
 
     def _array(self, name: str, e: ast.Call) -> None:
         """An array of the thread, or of its block."""
-        match ast.unparse(e.func), e.args:
+        match dotted(e.func), e.args:
             case "cuda.local.array" | "cuda.shared.array" as where, [
                 ast.Constant(value=int() as count),
                 ast.Attribute(attr=dtype),
