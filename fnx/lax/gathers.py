@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fnx.core.array import Array
-from fnx.core.errors import TypeMismatch
+from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.lax.elementwise import neg
 from fnx.lax.parameterized import full, full_like, select
 from fnx.numpy.arrays.indexing import getitem
@@ -33,6 +33,13 @@ __all__ = [
 ]
 
 
+def _check_sorted(name: str, *groups: Sequence[int]) -> None:
+    """Raise for axes of the operand in another order: results would be those of this one."""
+    for axes in groups:
+        if list(axes) != sorted(axes):
+            raise ShapeError(f"{name}: axes {tuple(axes)} of the operand; expected them sorted")
+
+
 def gather(
     operand: Any,
     start_indices: Any,
@@ -55,9 +62,10 @@ def gather(
            [0, 1]], dtype=int64)
     """
     x, i = to_array(operand, "gather"), to_array(start_indices, "gather", 1)
-    kind = GatherScatterMode.from_any(mode)
+    kind, dims = GatherScatterMode.from_any(mode), dimension_numbers
+    _check_sorted("gather", dims.collapsed_slice_dims, dims.operand_batching_dims)
     prim = Gather(
-        dimension_numbers,
+        dims,
         fill_value,
         indices_are_sorted,
         kind,
@@ -96,8 +104,9 @@ def _scatter(name: str, prim: Callable, what: str, gives: str) -> Callable:
                 f"lax.{name} of an array of dtype {x.dtype} with updates of dtype {u.dtype}; expected "
                 f"one dtype: convert the updates with .astype({x.dtype})"
             )
-        kind = GatherScatterMode.from_any(mode)
-        return prim(dimension_numbers, indices_are_sorted, kind, unique_indices)(x, i, u)
+        kind, dims = GatherScatterMode.from_any(mode), dimension_numbers
+        _check_sorted(name, dims.inserted_window_dims, dims.operand_batching_dims)
+        return prim(dims, indices_are_sorted, kind, unique_indices)(x, i, u)
 
     return fn
 
