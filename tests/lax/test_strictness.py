@@ -122,6 +122,7 @@ def test_callbacks_under_vmap(method, shapes):
         (lambda: lax.broadcast_shapes((-1,), (2,)), (TypeError, ValueError)),
         (lambda: lax.reduce_window(X, 0.0, lambda x, y: [x + y], (1,)), ValueError),
         (lambda: lax.reduce_window(X, 0.0, lax.add, (1,), padding=3), ValueError),
+        (lambda: fnx.random.key(0, impl="rbg", dtype=fnx.random.key_dtype()), ValueError),
         (lambda: lax.conv(X[None, None], X[None, None], (1,), (3,)), ValueError),
         (
             lambda: lax.gather(X[None], N[:2], _unsorted(lax.GatherDimensionNumbers), (1, 1)),
