@@ -139,17 +139,6 @@ class InvalidIndex(FnxError, IndexError):
     """
 
 
-class TracerArrayConversionError(FnxError, TypeError):
-    """A traced value was asked for its NumPy array, which does not exist while tracing.
-
-    >>> fnx.jit(lambda x: np.asarray(x).sum())(np.ones(3))
-    Traceback (most recent call last):
-    fnx.core.errors.TracerArrayConversionError: ...
-    >>> fnx.jit(lambda x: jnp.asarray(x).sum())(np.ones(3))
-    Array(3., dtype=float64)
-    """
-
-
 class ConcretizationTypeError(FnxError, TypeError):
     """A traced value was used where Python needs a known number.
 
@@ -158,6 +147,17 @@ class ConcretizationTypeError(FnxError, TypeError):
     fnx.core.errors.ConcretizationTypeError: float() of a traced value of ...
     >>> fnx.jit(lambda x: x.astype(float))(1.0)
     Array(1., dtype=float64)
+    """
+
+
+class TracerArrayConversionError(ConcretizationTypeError):
+    """A traced value was asked for its NumPy array, which does not exist while tracing.
+
+    >>> fnx.jit(lambda x: np.asarray(x).sum())(np.ones(3))
+    Traceback (most recent call last):
+    fnx.core.errors.TracerArrayConversionError: ...
+    >>> fnx.jit(lambda x: jnp.asarray(x).sum())(np.ones(3))
+    Array(3., dtype=float64)
     """
 
 
@@ -174,7 +174,7 @@ class TracerBoolConversionError(ConcretizationTypeError):
     """
 
 
-class TracerIntegerConversionError(FnxError, TypeError):
+class TracerIntegerConversionError(ConcretizationTypeError):
     """A traced value was used as a Python integer (an index of a list, a length, `range`).
 
     >>> fnx.jit(lambda n: sum(range(n)))(4)

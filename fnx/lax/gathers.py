@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fnx.core.array import Array
-from fnx.core.errors import TypeMismatch
+from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.source import indexing_by
 from fnx.lax.elementwise import neg
 from fnx.lax.parameterized import full, full_like, select
@@ -34,6 +34,13 @@ __all__ = [
 ]
 
 
+def _check_sorted(name: str, *groups: Sequence[int]) -> None:
+    """Raise for axes of the operand in another order: results would be those of this one."""
+    for axes in groups:
+        if list(axes) != sorted(axes):
+            raise ShapeError(f"{name}: axes {tuple(axes)} of the operand; expected them sorted")
+
+
 def gather(
     operand: Any,
     start_indices: Any,
@@ -56,9 +63,10 @@ def gather(
            [0, 1]], dtype=int64)
     """
     x, i = to_array(operand, "gather"), to_array(start_indices, "gather", 1)
-    kind = GatherScatterMode.from_any(mode)
+    kind, dims = GatherScatterMode.from_any(mode), dimension_numbers
+    _check_sorted("gather", dims.collapsed_slice_dims, dims.operand_batching_dims)
     prim = Gather(
-        dimension_numbers,
+        dims,
         fill_value,
         indices_are_sorted,
         kind,
@@ -98,9 +106,10 @@ def _scatter(name: str, prim: Callable, what: str, gives: str) -> Callable:
                 f"lax.{name} of an array of dtype {x.dtype} with updates of dtype {u.dtype}; expected "
                 f"one dtype: convert the updates with .astype({x.dtype})"
             )
-        kind = GatherScatterMode.from_any(mode)
+        kind, dims = GatherScatterMode.from_any(mode), dimension_numbers
+        _check_sorted(name, dims.inserted_window_dims, dims.operand_batching_dims)
         with indexing_by(mode):
-            return prim(dimension_numbers, indices_are_sorted, kind, unique_indices)(x, i, u)
+            return prim(dims, indices_are_sorted, kind, unique_indices)(x, i, u)
 
     return fn
 

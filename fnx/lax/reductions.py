@@ -268,18 +268,15 @@ def reduce_window(
     inner = ones if window_dilation is None else tuple(window_dilation)
     spread = [dilated(n, d) for n, d in zip(window, inner)]
     pads = tuple(padtype_to_pads(x.shape, spread, strides, padding))  # "SAME" as before dilation
-    if not operations.treedef_is_leaf(structure):
-        fold = _on_trees(computation, structure)
-        outs = _general_window(xs, inits, fold, window, strides, pads, base, inner)
-        return operations.tree_unflatten(structure, outs)
     maker = next((made for op, made in _WINDOWS if op is computation), None)
-    if maker is not None and x.dtype in maker.accepts:
+    if operations.treedef_is_leaf(structure) and maker is not None and x.dtype in maker.accepts:
         fold = maker(window, strides, pads, base, inner)
         folded, first = fold(x), inits[0]
         known = isinstance(first, ConcreteArray) and first._value == fold.identity(x.dtype)
         return folded if known else computation(folded, broadcast_to(first, folded.shape))
-    pairwise = lambda a, b: [computation(a[0], b[0])]
-    return _general_window([x], inits, pairwise, window, strides, pads, base, inner)[0]
+    pairwise = _on_trees(computation, structure)
+    outs = _general_window(xs, inits, pairwise, window, strides, pads, base, inner)
+    return operations.tree_unflatten(structure, outs)
 
 
 # Operations that have a primitive of their own: found by what they are, since users' may share a name.

@@ -40,9 +40,9 @@ def broadcast_shapes(*shapes: Shape) -> tuple[int, ...]:
     >>> lax.broadcast_shapes((2, 1), (1, 3))
     (2, 3)
     """
-    from fnx.numpy.arrays.util import common_shape
+    from fnx.numpy.arrays.util import canonical_shape, common_shape
 
-    return common_shape("broadcast_shapes", [tuple(s) for s in shapes])
+    return common_shape("broadcast_shapes", [canonical_shape(s) for s in shapes])
 
 
 def broadcast_in_dim(

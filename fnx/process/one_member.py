@@ -7,12 +7,7 @@ from typing import Any
 
 from fnx.core import config
 from fnx.core.array import Array
-from fnx.core.errors import (
-    ConcretizationTypeError,
-    NonConcreteBooleanIndexError,
-    TracerArrayConversionError,
-    TracerIntegerConversionError,
-)
+from fnx.core.errors import ConcretizationTypeError, NonConcreteBooleanIndexError
 from fnx.core.interpreter import current
 from fnx.core.jaxpr import eval_jaxpr
 from fnx.interpreters.primitives.jit import has_effects
@@ -44,7 +39,7 @@ def one_member(
     ]
     try:
         jaxpr, consts = trace(spmd(fn, axes), avals, what="shard_map", name=name)
-    except (ConcretizationTypeError, TracerArrayConversionError, TracerIntegerConversionError):
+    except ConcretizationTypeError:
         return None
     except (NonConcreteBooleanIndexError, CapturedRefs):
         return None

@@ -102,13 +102,19 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Array:
     return _seeded(seed, "PRNGKey", dtype)
 
 
+def _one_of(impl: Any, dtype: Any) -> KeyDType:
+    if impl is not None and dtype is not None:
+        raise InvalidValue(f"keys with both impl={impl!r} and dtype={dtype!r}; expected one")
+    return key_dtype_of(dtype if impl is None else impl)
+
+
 def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> KeyArray:
     """A key from an integer seed, as a KeyArray of shape ().
 
     >>> fnx.random.key(42).shape
     ()
     """
-    dtype = key_dtype_of(dtype if impl is None else impl)
+    dtype = _one_of(impl, dtype)
     return KeyArray(_seeded(seed, "key", dtype), dtype)
 
 
@@ -128,7 +134,7 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -
     >>> bool(fnx.random.wrap_key_data(words) == fnx.random.key(7))
     True
     """
-    kind = key_dtype_of(dtype if impl is None else impl)
+    kind = _one_of(impl, dtype)
     words = as_array(key_bits_array)
     if words.dtype != _U32 or words.shape[-1:] != (kind.words,):
         raise TypeMismatch(

@@ -113,3 +113,37 @@ def test_callbacks_under_vmap(method, shapes):
         seen.clear()
         assert call(xs).tolist() == (xs + 1).tolist()
         assert seen == shapes
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda: lax.broadcast_shapes((2.5,), (1,)), TypeError),
+        (lambda: lax.broadcast_shapes((-1,), (2,)), (TypeError, ValueError)),
+        (lambda: lax.reduce_window(X, 0.0, lambda x, y: [x + y], (1,)), ValueError),
+        (lambda: lax.reduce_window(X, 0.0, lax.add, (1,), padding=3), ValueError),
+        (lambda: fnx.random.key(0, impl="rbg", dtype=fnx.random.key_dtype()), ValueError),
+        (lambda: lax.conv(X[None, None], X[None, None], (1,), (3,)), ValueError),
+        (
+            lambda: lax.gather(X[None], N[:2], _unsorted(lax.GatherDimensionNumbers), (1, 1)),
+            TypeError,
+        ),
+        (
+            lambda: lax.scatter(X[None], N[:2], 1.0, _unsorted(lax.ScatterDimensionNumbers)),
+            TypeError,
+        ),
+    ],
+)
+def test_parameters_that_fit_nothing_are_refused(call, error):
+    with pytest.raises(error):
+        call()
+
+
+def _unsorted(kind):
+    return kind((), (1, 0), (0, 1))
+
+
+def test_conjugates_of_real_numbers_have_no_imaginary_part():
+    found = np.asarray(lax.conj(jnp.array([np.inf, -2.0])))
+    np.testing.assert_array_equal(found.real, [np.inf, -2])
+    np.testing.assert_array_equal(found.imag, [0, 0])

@@ -66,6 +66,20 @@ def test_unfit_operands_are_refused(name, compiled):
         (fnx.jit(function) if compiled else function)(jnp.asarray(x))
 
 
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda n: fnx.random.permutation(fnx.random.key(0), n),
+        lambda n: fnx.nn.one_hot(np.arange(3), n),
+        lambda n: jnp.sum(A, n),
+        lambda n: jnp.linspace(0, 1, n),
+    ],
+)
+def test_parameters_that_must_be_known_are_concretization_errors(use):
+    with pytest.raises(fnx.errors.ConcretizationTypeError):
+        fnx.jit(use)(1)
+
+
 def test_powers_of_uint64_by_int64_are_floats():
     found = jnp.power(jnp.array([3, 2], "uint64"), jnp.array([2, 3], "int64"))
     expected = np.power(np.array([3, 2], "uint64"), np.array([2, 3], "int64"))

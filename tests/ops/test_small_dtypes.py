@@ -141,6 +141,32 @@ def test_views_count_bits(run):
             run(lambda x, d=other: lax.bitcast_convert_type(x, d))(jnp.ones(4, dtype))
 
 
+@pytest.mark.parametrize("run", [lambda f: f, fnx.jit])
+def test_small_integers_are_integers(run):
+    """NumPy's own word for the kind of their dtypes is another one."""
+    z, i = jnp.arange(5), jnp.array([-2, 1, 0, -1, 1], jnp.int4)
+    wide = i.astype(int)
+    for f in (
+        lambda i: z[i],
+        lambda i: z.at[i].add(9),
+        lambda i: jnp.take_along_axis(z, i, 0),
+        lambda i: jnp.ldexp(1.5, i),
+        lambda i: jnp.gcd(i, i[::-1]),
+        lambda i: jnp.lcm(i, i[::-1]),
+        jnp.packbits,
+    ):
+        found, expected = run(f)(i), f(wide)
+        np.testing.assert_array_equal(found.astype(expected.dtype), expected)
+    assert run(jnp.abs)(i.astype(jnp.uint4)).tolist() == [14, 1, 0, 15, 1]
+
+
+@pytest.mark.parametrize("run", [lambda f: f, fnx.jit])
+@pytest.mark.parametrize("dtype", ["float4_e2m1fn", "float8_e5m2", "float8_e4m3fn"])
+def test_signs_of_small_floats(run, dtype):
+    x = jnp.array([-1.0, 1.0, -0.0, 2.0]).astype(dtype)
+    assert run(jnp.signbit)(x).tolist() == [True, False, True, False]
+
+
 def test_derivatives_go_through_conversions():
     f = lambda x: jnp.sum(x.astype(jnp.float8_e4m3fn).astype(jnp.float32) ** 2)
     np.testing.assert_array_equal(fnx.grad(f)(jnp.array([1.0, 2.0], jnp.float32)), [2.0, 4.0])

@@ -117,7 +117,7 @@ def _part(p: Any, position: int) -> Any:
             f"an index of type {type(p).__name__} at position {position}: {p!r:.60}; expected "
             "integers, slices, None, ..., or arrays of integers or bools"
         )
-    if p.dtype.kind not in "biu":
+    if dtypes.kind(p.dtype) not in "biu":
         raise BadIndexType(
             f"an index array of dtype {p.dtype} at position {position}; expected integers or bools: "
             "convert it with .astype(int)"

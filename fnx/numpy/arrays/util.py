@@ -349,12 +349,10 @@ def integers(values: Any, name: str) -> Shape:
 
 def pairs_of_integers(values: Any, name: str) -> tuple[tuple[int, int], ...]:
     """A parameter as pairs of Python integers."""
-    if isinstance(values, (str, bytes)) or not np.iterable(values):
-        raise TypeMismatch(f"{name} must be pairs of integers, not {values!r:.60}")
-    found = tuple([integers(pair, name) for pair in values])
-    if any(len(pair) != 2 for pair in found):
+    paired = np.iterable(values) and all(np.iterable(p) and len(p) == 2 for p in values)
+    if not paired:
         raise ShapeError(f"{name} must be pairs of integers, not {values!r:.60}")
-    return found  # type: ignore[return-value]
+    return tuple([integers(pair, name) for pair in values])  # type: ignore[return-value]
 
 
 def canonical_axis(axis: Any, ndim: int, name: str = "axis") -> int:

@@ -199,7 +199,7 @@ def absolute(x, /):
     Array([1.5, 2. ], dtype=float64)
     """
     x = to_array(x, "absolute")
-    return x if x.dtype.kind in "bu" else ops.abs_(x)
+    return x if dtypes.kind(x.dtype) in "bu" else ops.abs_(x)
 
 
 abs = absolute

@@ -124,7 +124,7 @@ def divmod(x1, x2, /):
 
 def _magnitude(x: Array) -> Array:
     """That of the least integer of a dtype is itself, and so are remainders by it negative."""
-    return ops.abs_(x) if x.dtype.kind == "i" else x
+    return ops.abs_(x) if dtypes.kind(x.dtype) == "i" else x
 
 
 def gcd(x1, x2):

@@ -289,7 +289,7 @@ def ldexp(x1, x2, /):
     Array([8. , 1.5], dtype=float64)
     """
     x1, x2 = to_arrays("ldexp", x1, x2)
-    if x1.dtype.kind == "c" or x2.dtype.kind not in "biu":
+    if dtypes.is_complex(x1.dtype) or dtypes.kind(x2.dtype) not in "biu":
         raise TypeMismatch(
             f"ldexp of dtypes {x1.dtype} and {x2.dtype}; expected real numbers and integer exponents"
         )

@@ -82,7 +82,7 @@ def packbits(a, axis=None, bitorder="big"):
     Array([131], dtype=uint8)
     """
     bits = to_array(a, "packbits")
-    if bits.dtype.kind not in "biu":
+    if dtypes.kind(bits.dtype) not in "biu":
         raise TypeMismatch(f"packbits of dtype {bits.dtype}; expected bools or integers")
     x = ufuncs.truth(bits, "packbits")
     if axis is None:

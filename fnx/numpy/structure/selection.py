@@ -77,7 +77,7 @@ def take(
         raise InvalidValue("take from an array of rank 0; expected an axis")
     k = canonical_axis(axis, x.ndim)
     at = to_array(indices, "take")
-    if at.dtype.kind not in "iu":
+    if dtypes.kind(at.dtype) not in "iu":
         raise TypeMismatch(f"take needs integer positions, not dtype {at.dtype}")
     n = x.shape[k]
     if not n and at.size:
@@ -119,7 +119,7 @@ def take_along_axis(
     x, at = to_arrays("take_along_axis", arr, indices)
     if mode == "one_hot":
         mode, fill_value = "fill", 0
-    if at.dtype.kind not in "iu":
+    if dtypes.kind(at.dtype) not in "iu":
         raise TypeMismatch(f"take_along_axis needs integer positions, not dtype {at.dtype}")
     if axis is None:
         return take_along_axis(
