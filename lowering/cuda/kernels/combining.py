@@ -89,8 +89,9 @@ def identity(op: str, dtype: str) -> Expr:
         return scalar.const(True if kind == "b" else -1, dtype)
     if kind == "b":
         return scalar.const(op == "min", dtype)
-    if kind in "fh":
-        return scalar.const(float("inf" if op == "min" else "-inf"), dtype)
+    if kind in "fhc":  # complex numbers are in lexicographic order
+        last = float("inf" if op == "min" else "-inf")
+        return scalar.const(complex(last, last) if kind == "c" else last, dtype)
     width = 8 * BYTES[dtype]
     low, high = (0, (1 << width) - 1) if kind == "u" else (-(1 << width - 1), (1 << width - 1) - 1)
     return scalar.const(low if op == "max" else high, dtype)

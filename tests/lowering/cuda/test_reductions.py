@@ -52,3 +52,10 @@ def test_columns_are_told_from_what_is_the_same_in_each(gpu):
     assert kinds == ["flat"]
     same(lambda x, v: (x * v[:, None]).sum(0), x, v)
     same(lambda x, v: (x * v[: x.shape[1]]).sum(1), x, v)
+
+
+def test_extrema_of_complex_numbers_in_parts(gpu):
+    z = RNG.normal(size=(400, 2)) @ np.array([1, 1j])
+    for f in (lax.reduce_max, lax.reduce_min):
+        same(lambda z, f=f: f(z, (0,)), z)
+        same(lambda z, f=f: f(z.reshape(40, 10), (1,)), z)
