@@ -394,3 +394,10 @@ def test_members_of_a_family_are_not_equal():
 
     assert len({add, mul, sin, cos}) == 4
     assert add != mul
+
+
+@pytest.mark.parametrize(("name", "count"), [("abs_p", 2), ("add_p", 1), ("add_p", 3)])
+def test_wrong_numbers_of_operands_are_refused(name, count):
+    prim = getattr(fnx.lax, name)
+    with pytest.raises(TypeError, match=f"of {count} operands; expected"):
+        fnx.jit(prim)(*[1.0] * count)

@@ -70,6 +70,8 @@ class Pointwise(Primitive):
     in_others = None  # of one that JAX lacks: the same, a function of the operands, in those it has
 
     def abstract(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
+        if self.jvps and len(avals) != len(self.jvps):
+            raise TypeMismatch(f"{self.name} of {len(avals)} operands; expected {len(self.jvps)}")
         x = avals[0]
         dtype = self.accepts.get(x.dtype)
         shape, weak = x.shape, x.weak_type
