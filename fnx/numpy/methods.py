@@ -66,6 +66,8 @@ def _reshape(self, *args, order="C", **options):
     """The elements in another shape: x.reshape(2, 3) or x.reshape((2, 3)); x.reshape() of one is ()."""
     new = args[0] if len(args) == 1 else args
     if not args:
+        if "shape" not in options and self.aval.size != 1:
+            raise TypeMismatch("reshape needs a shape: x.reshape(2, 3) or x.reshape((2, 3))")
         new = options.pop("shape", ())
     return shapes.reshape(self, new, order)
 

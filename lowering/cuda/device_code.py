@@ -16,6 +16,7 @@ from typing import Any
 
 from fnx.core.errors import CompileError, InvalidValue, MissingPackage
 from fnx.core.fast_dataclasses import dataclass
+from fnx.core.threads.fork_safety import fork_safe
 from fnx.lowering.cpu.jit import compile_threads, disk_cache
 from fnx.lowering.numba import shortened
 
@@ -26,7 +27,7 @@ from .nvvm import compiler, translation
 
 INSTALL = "pip install 'fnx[cuda]'"
 _COMMON = (8, 0)  # the compute capability that PTX is made for
-_numba = threading.Lock()  # whose settings are the process's
+_numba = fork_safe(threading.Lock())  # whose settings are the process's
 
 
 @dataclass(eq=False)

@@ -130,6 +130,7 @@ VARIABLES = {
 @pytest.mark.parametrize("name", VARIABLES)
 def test_variables_that_say_nothing(name, place, monkeypatch):
     value, what = VARIABLES[name]
+    monkeypatch.setitem(thread_pool._settings, "threads", None)  # what another test said
     monkeypatch.setenv(name, value)
     found = finding()
     assert what in found.what

@@ -88,6 +88,9 @@ def step_of(loop: recipe.While, is_small: Callable[[tuple[int, ...]], bool]) -> 
     if len(loops) > 1:
         raise NotStraight
     if loops:
+        own = loops[0].prim.parts(loops[0].inputs)[-1]
+        if any(a not in arrays and not is_small(a.aval.shape) for a in own):
+            raise NotStraight  # an array that the loop inside makes for itself
         return _flattened(body, loops[0], arrays, numbers)
     straight = _piece(body.inputs, body.eqns, body.outs, arrays, numbers)
     return Step(None, tuple(range(len(body.inputs))), straight)
