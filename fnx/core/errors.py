@@ -282,7 +282,7 @@ def _joined(kind: type[Exception], other: type[Exception], **members: Any) -> ty
 
 def of_both(kind: type[FnxError], other: type[Exception], message: str) -> Exception:
     """An error of a class of ours that is one of another class, too, which JAX raises."""
-    return _joined(kind, other)(message)
+    return _joined(kind, other)(message)  # type: ignore[arg-type]
 
 
 @cache
@@ -290,7 +290,7 @@ def _raised(kind: type[Exception]) -> type[Exception]:
     def text(self: Exception) -> str:
         return f"a callback raised {kind.__name__}: {kind.__str__(self)}"
 
-    return _joined(kind, JaxRuntimeError, __str__=text)
+    return _joined(kind, JaxRuntimeError, __str__=text)  # type: ignore[arg-type]
 
 
 def raised_by_callback(error: Exception) -> Exception:
