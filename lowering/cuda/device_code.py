@@ -27,7 +27,7 @@ from .nvvm import compiler, translation
 
 INSTALL = "pip install 'fnx[cuda]'"
 _COMMON = (8, 0)  # the compute capability that PTX is made for
-_numba = fork_safe(threading.Lock())  # whose settings are the process's
+_numba = fork_safe(threading.RLock())  # whose settings are the process's
 
 
 @dataclass(eq=False)

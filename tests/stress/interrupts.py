@@ -96,6 +96,7 @@ def interrupted(way, c: float, after: float) -> str:
     except Interrupt:
         signal.setitimer(signal.ITIMER_REAL, 0)
     except Exception as error:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         return repr(error)
     late = time.monotonic() - began - after
     return f"{late:.1f} s late" if late > AGAIN - 1 else ""
