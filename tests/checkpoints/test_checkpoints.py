@@ -195,6 +195,7 @@ for step in range(0 if step is None else step + 1, last + 1):
 """
 
 
+@pytest.mark.slow
 def test_runs_that_are_killed_go_on_from_the_last_checkpoint(tmp_path):
     script = tmp_path / "run.py"
     script.write_text(RUN)

@@ -59,6 +59,7 @@ KINDS = "callbacks slow_callbacks loops arrays lanes compiling calls eager".spli
 
 
 # Threads meet what comes after the end of a program, whichever end it was: of those, one kind sees all.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "end"),
     [

@@ -134,6 +134,7 @@ def forks() -> None:
     os._exit(0)
 
 
+@pytest.mark.slow
 def test_children_compile_though_their_parent_compiled():
     program = "from tests.core.test_fork_safety import forks; forks()"
     ended = subprocess.run(

@@ -61,6 +61,7 @@ def test_every_public_name_has_an_example(face):
     assert lacking == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("face", FACES)
 def test_examples_run_as_users_copy_them(face):
     # With no more than the names of NAMES: a module's own names, which doctest adds, are not there.

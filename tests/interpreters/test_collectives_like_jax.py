@@ -18,6 +18,7 @@ COLLECTIVES = sorted({name.rpartition(", ")[0] for name in KEPT})
 OTHERWISE = ("ppermute over ('y', 'x')", "ppermute of some over ('y', 'x')")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("collective", [c for c in COLLECTIVES if c not in OTHERWISE])
 def test_like_jax(collective):
     with config.num_devices(4):

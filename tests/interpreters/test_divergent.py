@@ -215,6 +215,7 @@ def alone(f, xs):
     return fnx.tree.map(lambda *ys: jnp.stack(ys), *[one(x) for x in xs])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", NUMBERS)
 @pytest.mark.parametrize("name", LOOPS)
 def test_each_lane_gets_what_it_gets_alone(name, size):

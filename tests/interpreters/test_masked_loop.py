@@ -193,6 +193,7 @@ def same(found, expected, **tolerance):
         np.testing.assert_allclose(a, b, **tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("members", MEMBERS)
 @pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__name__)
 def test_members_get_what_they_get_together(f, members):
@@ -247,6 +248,7 @@ def test_a_bound_that_each_member_has_for_itself():
     same(fnx.jit(shared)(n, 77), together(lambda n: f(n, 77), n))
 
 
+@pytest.mark.slow
 def test_vmap_of_vmap():
     n = rng.integers(1, 30, (9, 11))
     for f in APART:
@@ -269,6 +271,7 @@ def test_derivatives_are_those_of_each_member():
     same(fnx.jit(fnx.vmap(fnx.grad(alone)))(x), expected, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_in_branches_and_in_loops():
     f = lambda n: lax.cond(n % 2 == 0, lambda n: collatz(n)[3][1], lambda n: 0 * n, n)
     n = np.arange(1, 40)
@@ -294,6 +297,7 @@ def test_a_rule_that_mixes_members_keeps_them_together():
     assert "lanes" not in fnx.jit(fnx.vmap(f)).lower(n).as_text("kernel")
 
 
+@pytest.mark.slow
 def test_other_backends():
     n = np.arange(1, 25)
     for backend in ("reference", "numba"):

@@ -102,6 +102,7 @@ def test_vmap_of_the_member_and_its_gradient(name):
         close(np.stack(Local(n, TIMEOUT).run("i", g, jnp.asarray(x))), expected)
 
 
+@pytest.mark.slow
 @ALL
 def test_in_loops_and_branches(name):
     n = 2

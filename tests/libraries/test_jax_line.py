@@ -105,6 +105,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_script_and_the_processes_that_it_starts(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
     said = run("-m", "fnx.jax", "script.py", "outer", cwd=tmp_path).split("\n")
@@ -119,6 +120,7 @@ def test_a_module(tmp_path):
     assert said == "['alone'] float64 ServedModule\n"
 
 
+@pytest.mark.slow
 def test_another_sitecustomize_runs_too(tmp_path):
     (tmp_path / "place").mkdir()
     (tmp_path / "place" / "sitecustomize.py").write_text("print('customized')")
@@ -133,6 +135,7 @@ def test_without_a_program_it_says_how(tmp_path):
     assert "usage: python -m fnx.jax PROGRAM" in run("-m", "fnx.jax", cwd=tmp_path, code=1)
 
 
+@pytest.mark.slow
 def test_pytest_has_it_by_a_plugin(tmp_path):
     (tmp_path / "test_it.py").write_text(
         "import jax, fnx\ndef test_it():\n    assert jax.numpy is fnx.numpy\n"
@@ -188,6 +191,7 @@ except AssertionError:
     assert run("-c", program, cwd=tmp_path) == "traced False\nnot close\n"
 
 
+@pytest.mark.slow
 def test_devices_are_counted_when_they_are_first_asked_for(tmp_path):
     program = """
 import os, sys

@@ -73,6 +73,7 @@ def loss(y0, t, damping, wave):
     return jnp.sum(jnp.sin(ys["x"])) + jnp.sum(ys["v"][1:] ** 2)
 
 
+@pytest.mark.slow
 def test_gradients():
     args = START, T, 0.2, 1.1
     found = fnx.grad(loss, (0, 1, 2, 3))(*args)

@@ -341,6 +341,7 @@ def test_compiled_samplers_draw_the_same_numbers(name):
     assert_allclose(many, np.stack([draw(key, 40) for key in keys]), rtol=rtol)
 
 
+@pytest.mark.slow
 def test_compiled_samplers_of_odd_parameters():
     odd = jnp.array([np.nan, np.inf, 0.0, -1.0, 1e-300, 1e8])
     for draw in (random.gamma, random.loggamma):

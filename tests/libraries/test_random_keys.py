@@ -208,6 +208,7 @@ def test_generators_that_are_not_there():
         random.key(0, impl="philox")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("impl", ["rbg", "unsafe_rbg"])
 def test_samplers_that_reject_take_keys_of_every_generator(impl):
     keys = random.split(random.key(8, impl=impl), 2)

@@ -140,6 +140,7 @@ def test_long_straight_code_is_compiled_block_by_block():
         np.testing.assert_allclose(slope, 2.0 * np.cos(2.0 * args[0][name] + 1.0), rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [powers, waves])
 def test_long_expressions_are_several_nests(make):
     """A nest's code is bounded: LLVM's time grows with the square of a block."""

@@ -106,6 +106,7 @@ print(json.dumps([out.tolist(), fnx.compile_stats()["kernels_compiled"], heavy])
 """
 
 
+@pytest.mark.slow
 def test_a_second_process_runs_no_passes(tmp_path):
     env = {**os.environ, "FNX_CACHE_DIR": str(tmp_path)}
 

@@ -27,6 +27,7 @@ def temporary(tmp_path, monkeypatch) -> Path:
         yield tmp_path
 
 
+@pytest.mark.slow
 def test_a_failing_printer_is_reported_with_the_kernel_ir(monkeypatch):
     def broken(program):
         raise KeyError("no such thing")

@@ -36,6 +36,7 @@ def program(dtype, preferred, case):
     return lambda x, y: lax.dot_general(x, y, axes, preferred_element_type=preferred), given
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "preferred"), DTYPES)
 def test_sums_are_rounded_once(dtype, preferred):
     """All shapes in one program: Numba takes longer for more of them."""

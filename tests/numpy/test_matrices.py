@@ -28,6 +28,7 @@ _RANDOM = {n: random(n, n, seed=n) for n in (3, 4)} | {"complex": random(4, 4, d
 _DEPENDENT = _RANDOM[4] * [0, 1, 1, 1], _RANDOM[4][:, [1, 1, 2, 3]], np.zeros((4, 4))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fn", "a"),
     [

@@ -161,6 +161,7 @@ def test_transformations_see_the_primitives():
     assert "sort" in str(jax.make_jaxpr(f)(V))
 
 
+@pytest.mark.slow
 def test_places_among_sorted_numbers():
     """The eager way is NumPy's: the compiled one finds the same places."""
     edges = jnp.array([-jnp.inf, -1.0, -0.0, 0.0, 0.0, 2.0, 2.0, jnp.inf, jnp.nan, jnp.nan])

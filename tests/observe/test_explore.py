@@ -341,6 +341,7 @@ def pdb(tmp_path, commands, script=SCRIPT, **parts):
     return done.stdout
 
 
+@pytest.mark.slow
 def test_pdb_stops_in_a_chosen_iteration(tmp_path):
     said = pdb(
         tmp_path, ["b 7", "c", "p x, float(total)", "c", "p x", "c"],
@@ -366,6 +367,7 @@ def test_pdb_steps_through_members_and_derivatives(tmp_path):
     assert "RESULT [1. 1. 1.]" in said
 
 
+@pytest.mark.slow
 def test_breakpoint_and_set_trace_stop_only_where_they_should(tmp_path):
     script = SCRIPT.replace("    return total, total", "    {stop}\n    return total, total")
     for stop in ("breakpoint()", "import pdb; pdb.set_trace()"):

@@ -371,6 +371,7 @@ with fnx.progress():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
 def test_a_process_that_ended_while_it_drew_stops_no_bar_of_others():
     command = [sys.executable, "-c", DIES_WITHIN_TQDM]

@@ -136,6 +136,7 @@ SAMPLERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_samples_are_the_same_inside_and_outside_of_jit(name, dtype):

@@ -83,6 +83,7 @@ PROGRAMS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @EACH
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_compiled_programs_give_what_eager_ones_do(dtype, name):

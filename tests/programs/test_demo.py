@@ -81,6 +81,7 @@ def test_the_plot_is_written(answer, folder):
     assert len(image) > 10_000
 
 
+@pytest.mark.slow
 def test_the_text_lists_every_parameter(answer, folder):
     done = demo("--plot", "again.svg", cwd=folder)
     assert done.returncode == 0, done.stderr

@@ -37,6 +37,7 @@ def agree(found, expected, tolerance: float) -> None:
         np.testing.assert_allclose(a / scale, b / scale, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(120, 0.6))
 def test_native_code_computes_what_evaluation_does(seed):
     f, args = program(seed, length=8)
@@ -56,6 +57,7 @@ def test_native_code_in_single_precision(seed):
         assert all(y.dtype == np.float32 for y in expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(20, 0.1))
 def test_donated_arguments_change_no_results(seed):
     f, args = program(40_000 + seed, length=7)
@@ -73,6 +75,7 @@ def test_donated_arguments_change_no_results(seed):
         agree(fnx.jit(g, donate_argnums=0)(args[0] + 0.0, *args[1:]), expected, 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(20, 0.1))
 def test_lanes_are_what_single_calls_give(seed):
     f, args = program(20_000 + seed, length=6)
@@ -84,6 +87,7 @@ def test_lanes_are_what_single_calls_give(seed):
         agree(fnx.jit(fnx.vmap(f))(*rows), expected, 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(40, 0.2))
 def test_gradients(seed):
     f, args = program(seed, length=7, smooth=True)
@@ -105,6 +109,7 @@ def test_gradients(seed):
     assert found == pytest.approx(along, rel=2e-3, abs=2e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["lanes of gradients", "forward over reverse", "checkpoint"])
 @pytest.mark.parametrize("seed", seeds(8, 0.05))
 def test_products_of_transformations(seed, word):

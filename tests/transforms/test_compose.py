@@ -235,6 +235,7 @@ def makes_sense(word: str, f) -> bool:
 CASES = [(w, f) for f in FUNCTIONS for w in (*WORDS, *WITH_CHECKPOINT) if makes_sense(w, f)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("word", "f"), CASES, ids=[f"{f.__name__}-{w}" for w, f in CASES])
 def test_word(word, f):
     found = np.asarray(spelled(word, f)(jnp.asarray(X)))

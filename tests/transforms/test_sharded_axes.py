@@ -91,6 +91,7 @@ HALVES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of", MESHES)
 @pytest.mark.parametrize("name", ALONG)
 def test_operations_along_a_cut_axis_are_those_of_whole_arrays(name, of):
@@ -190,6 +191,7 @@ REACHED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REACHED)
 def test_what_reaches_into_other_parts_gathers_nothing(name):
     f = REACHED[name]
@@ -197,6 +199,7 @@ def test_what_reaches_into_other_parts_gathers_nothing(name):
     assert not gathers(f, on(EVEN))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["conv_derivative", "largest_derivative_overlap", "sort", "fft2", "diagonal"]
 )
@@ -266,6 +269,7 @@ AT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of", MESHES)
 @pytest.mark.parametrize("name", AT)
 def test_positions_that_are_operands(name, of):

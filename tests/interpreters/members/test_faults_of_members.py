@@ -153,6 +153,7 @@ def test_threads_end_with_their_program(runs):
     assert threads() < before
 
 
+@pytest.mark.slow
 def test_ctrl_c():
     command = [sys.executable, "-c", _CTRL_C]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

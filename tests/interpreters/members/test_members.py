@@ -63,6 +63,7 @@ def test_large_arrays(name, runs):
     both(mapped(f), RNG.normal(size=(4, 4, 8, 33)), runs=runs)
 
 
+@pytest.mark.slow
 @ALL
 def test_derivatives(name, runs):
     f = lambda x: jnp.sin(CASES[name](x * x))
@@ -104,6 +105,7 @@ def test_nan_and_signed_zeros_in_extrema(runs):
     both(mapped(lambda x: (lax.pmax(x, "i"), lax.pmin(x, "i"))), x, runs=runs)
 
 
+@pytest.mark.slow
 @ALL
 def test_in_loops_and_branches(name, runs):
     f = CASES[name]

@@ -78,6 +78,7 @@ def in_parts(prim, args, k, axis, parts):
     return Members(local, (("i", parts),), whole(avals), whole(local.out_avals)).apply(*args)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sample", "k", "axis"), CASES, ids=[f"{s.id}-{k}-{axis}" for s, k, axis in CASES]
 )

@@ -73,6 +73,7 @@ def copies_in_loops(*args, fn):
     return [line for line in lines if line.startswith("  ") and line.lstrip().startswith("copy ")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loop", [for_loop, scan, while_loop])
 @pytest.mark.parametrize("name", STEPS)
 def test_carries_that_are_handed_on(name, loop):
@@ -101,6 +102,7 @@ def test_what_is_handed_on_is_stored_by_the_loops_of_the_step(name, loop):
     assert not copies_in_loops(c, *state, fn=run)
 
 
+@pytest.mark.slow
 def test_the_adjoint_of_a_wave_copies_nothing_in_its_steps():
     """A sum over all steps takes over its memory; so no copy of the cotangents, to which a row is added."""
 

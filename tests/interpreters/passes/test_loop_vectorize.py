@@ -153,6 +153,7 @@ def eager(monkeypatch):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda f: f.__name__)
 def test_gradients_agree_with_those_of_unrolled_loops(case, eager):
     def slope(loop):

@@ -94,6 +94,7 @@ def while_loop(lo, hi, step, x):
     return lax.while_loop(lambda c: c[0] < hi, lambda c: (c[0] + 1, step(*c)), (lo, x))[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("loop", [for_loop, while_loop])
 def test_against_python_loops(step, loop):

@@ -119,6 +119,7 @@ def loss(f):
     return lambda a, v: jnp.sum(jnp.sin(looped(f)(a, v)) * weights)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_values_and_derivatives(name):
     branching, plain = CASES[name]

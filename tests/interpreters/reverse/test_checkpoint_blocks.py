@@ -88,6 +88,7 @@ def small(monkeypatch):
     return used
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("how", ["grad", "hessian-vector", "forward of grad", "lanes", "linear"])
 def test_derivatives_are_those_of_the_plain_loop(name, how, monkeypatch, small):

@@ -61,6 +61,7 @@ def test_more_iterations_than_states_are_kept(n):
     np.testing.assert_allclose(fnx.jit(fnx.grad(f))(0.9, n), known, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_gradients_of_newtons_method():
     np.testing.assert_allclose(fnx.grad(newton)(8.0), 1 / 12, rtol=1e-12)
     np.testing.assert_allclose(fnx.hessian(newton)(8.0), -1 / 144, rtol=1e-9)

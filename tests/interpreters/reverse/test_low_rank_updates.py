@@ -157,6 +157,7 @@ def by_python_loops(program):
     return fnx.grad(loss_of(program, python_loop))(dict(PROGRAMS)[program])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loop", [lax.fori_loop, backwards, in_parts])
 @pytest.mark.parametrize(("program", "a"), PROGRAMS)
 def test_against_python_loops(program, a, loop, from_which_on):

@@ -140,6 +140,7 @@ def test_gradients(name):
     assert whiles(fnx.make_jaxpr(fnx.grad(loss(f), order))(*args).jaxpr) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PAIRS)
 def test_second_order_lanes_and_forward(name):
     f, g, args = PAIRS[name]

@@ -105,6 +105,7 @@ def test_triangular_nests(kernel, a, jit):
     np.testing.assert_allclose(jnp.sum(found * d), (ends[0] - ends[1]) / 2e-6, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kernel", "a"), KERNELS)
 def test_second_order(kernel, a):
     loss = lambda loop: lambda s: jnp.sum(jnp.sin(kernel(a + s[0] * a.T + s[1] * a * a, loop)))
@@ -166,6 +167,7 @@ def of_known_length(low, high):
     return fnx.grad(chain(low, high))(0.7)
 
 
+@pytest.mark.slow
 @JIT
 @pytest.mark.parametrize("small", [True, False])
 @pytest.mark.parametrize(("low", "high", "dtype"), BOUNDS)
@@ -248,6 +250,7 @@ def ragged(x, n):
 COUNTS = jnp.array([[3, 0, 2], [1, 5, 0], [0, 0, 0], [7, 1, 2]])
 
 
+@pytest.mark.slow
 def test_vmap():
     x = jnp.array([0.3, 0.9, 1.1, -0.4])
     expected = [fnx.jacfwd(ragged)(a, n) for a, n in zip(x, COUNTS)]
@@ -299,6 +302,7 @@ def test_complex_carries():
     np.testing.assert_allclose(fnx.jit(fnx.grad(f(lax.fori_loop)))(0.7), expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_inside_branches_checkpoints_and_calls():
     def f(loop, wrap):
         def iterations(a):

@@ -102,6 +102,7 @@ def test_products_in_a_loop_that_overwrites_what_they_are_made_of(however_few):
     agrees(f, normal(131, 7), normal(3, 7, seed=1), rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [12, 13])
 def test_products_with_as_many_results_as_a_loop_takes_and_more(d, however_few):
     x, m = normal(50, d), normal(4, d, seed=1)
@@ -110,6 +111,7 @@ def test_products_with_as_many_results_as_a_loop_takes_and_more(d, however_few):
     assert ("library" in text) == (4 * d * d > thresholds.CPU.batch_sums)
 
 
+@pytest.mark.slow
 def test_outer_products_of_all_lanes_go_through_no_memory():
     args = normal(5, 10), normal(5, 10, 10, seed=1), normal(5000, 10, seed=2)
     count, workspace = kernels(likelihood_slope, *args)
@@ -156,6 +158,7 @@ def test_sums_inside_of_loops():
     agrees(descend, normal(16, 4), normal(300, 4, seed=1), rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_gradients_of_clusters_store_nothing_for_each_point():
     centres, points = normal(16, 4), normal(5000, 4, seed=1)
     count, workspace = kernels(slope, centres, points)
@@ -173,6 +176,7 @@ def test_what_waits_for_the_nearest_centre_is_computed_again_in_a_loop_of_its_ow
     assert loops == text.count("# vector\n") + 1
 
 
+@pytest.mark.slow
 def test_numbers_that_all_rounds_share_multiply_sums():
     def f(x, c):
         w = x / jnp.sqrt(jnp.sum(x**2, axis=1, keepdims=True))
@@ -199,6 +203,7 @@ def test_results_that_take_the_place_of_what_they_are_made_of():
         agrees(f, 0.1 * abs(normal(n, 6)), normal(6, 6))
 
 
+@pytest.mark.slow
 def test_totals_of_several_kinds():
     def f(x):
         y = jnp.tanh(x[:, :, None] * x[:, None, :])
@@ -211,6 +216,7 @@ def test_totals_of_several_kinds():
     assert text.count("reassociate") == 3  # one loop joins the partial totals of each kind
 
 
+@pytest.mark.slow
 def test_terms_with_several_powers_of_two_before_them():
     def f(x):
         x = x / jnp.sqrt(jnp.sum(x**2, axis=1, keepdims=True))

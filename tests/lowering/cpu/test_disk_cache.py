@@ -167,6 +167,7 @@ print(code_cache.stats()["compiled"], code_cache.stats()["disk_hits"])
 """
 
 
+@pytest.mark.slow
 def test_programs_that_were_mixed_up_are_compiled_again(folder):
     def run() -> list[int]:
         env = {**os.environ, "FNX_CACHE_DIR": str(folder)}
@@ -323,6 +324,7 @@ for turn in range(40):
 """
 
 
+@pytest.mark.slow
 def test_many_processes_share_a_folder(folder):
     env = {**os.environ, "FNX_CACHE_DIR": str(folder), "PYTHONWARNINGS": "ignore"}
     writers = [subprocess.Popen([sys.executable, "-c", _WRITER, str(k)], env=env) for k in range(3)]
@@ -378,6 +380,7 @@ def test_the_folder_is_the_one_of_the_platform(monkeypatch, chosen):
         disk_cache._default_folder.cache_clear()
 
 
+@pytest.mark.slow
 def test_whatever_lowers_a_primitive_is_among_the_sources_that_keys_depend_on():
     seen = 0
     for name, file in modules().items():

@@ -102,6 +102,7 @@ def in_new_process(folder, code=_PROGRAMS, **more):
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_a_second_process_needs_no_llvm_and_gets_the_same_bits(tmp_path):
     first, compiled, _ = in_new_process(tmp_path)
     assert compiled["compiled"] > 15
@@ -128,11 +129,13 @@ print(json.dumps([before, "fnx_v_sin_float64" in text, bool(np.allclose(b, np.si
 """
 
 
+@pytest.mark.slow
 def test_a_process_may_compile_after_it_has_loaded(tmp_path):
     assert in_new_process(tmp_path, _LATER.format(factor="x")) == [True, True, True]
     assert in_new_process(tmp_path, _LATER.format(factor="x * x")) == [False, True, True]
 
 
+@pytest.mark.slow
 def test_a_cache_that_cannot_be_written_is_read(tmp_path):
     in_new_process(tmp_path, _LATER.format(factor="x"))
     for path in [tmp_path, *tmp_path.rglob("*")]:

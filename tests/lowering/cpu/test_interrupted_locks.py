@@ -65,6 +65,7 @@ def moments_of(call) -> list[tuple]:
 
 
 # What interrupts a finalizer is reported, and goes no further.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_interrupt_at_any_moment_leaves_no_lock_taken():
     """A sample of them; `python -m tests.stress moments` goes on through all of this and of much else."""
@@ -131,6 +132,7 @@ for k in range(8):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_compiling_again_and_again_takes_no_more_memory():
     program = """
 from fnx.lowering.cpu.jit import compiler, session

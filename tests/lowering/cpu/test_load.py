@@ -111,6 +111,7 @@ def in_new_process(folder, tests):
     return json.loads(answer.stdout)
 
 
+@pytest.mark.slow
 def test_compiling_needs_llvm_alone_and_a_second_process_nothing(tmp_path, repository):
     expected = [1.0, 3.0, 5.0, 7.0, 9.0]
     out, hit, _, heavy = in_new_process(tmp_path, repository / "tests" / "support")
@@ -221,6 +222,7 @@ def test_same_code_as_numbas_generator():
         assert generator._tm.emit_object(module) == ours
 
 
+@pytest.mark.slow
 def test_instructions_of_long_programs_without_loops_are_chosen_quickly(monkeypatch):
     """Choosing them well would take a time that grows with the square of the number of leaves."""
     import fnx

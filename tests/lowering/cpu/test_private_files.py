@@ -264,6 +264,7 @@ print(float(found), code_cache.stats()["compiled"])
 """
 
 
+@pytest.mark.slow
 def test_a_program_runs_on_without_a_folder_to_trust(folder):
     def run() -> tuple[str, str]:
         env = {**os.environ, "FNX_CACHE_DIR": str(folder)}

@@ -122,6 +122,7 @@ def test_kept_blocks_are_given_up_where_memory_does_not_suffice(gpu):
     assert on_gpu(lambda x: x[0] * jnp.ones(wanted))(np.ones(3)).size == wanted
 
 
+@pytest.mark.slow
 def test_calls_whose_arrays_lie_as_before_are_one_graph(gpu):
     f = on_gpu(lambda x: (x.sum(0), x.sum(1), x.max() + jnp.cumsum(x, 1)))
     x = on_gpu(lambda x: x * 1.0)(X)
@@ -194,6 +195,7 @@ def test_loops_with_calls_of_the_host_are_no_graphs(gpu):
     np.testing.assert_allclose(found, lax.fori_loop(0, 6, step, X[0]))
 
 
+@pytest.mark.slow
 def test_inner_loops_are_in_the_graph_of_the_outer_one(gpu):
     inner = lambda i, v: v + 0.1 * (jnp.roll(v, 1) - v) / jnp.max(v)
     f = lambda u: lax.fori_loop(0, 5, lambda k, v: lax.fori_loop(0, 4, inner, v) * 0.5, u)

@@ -41,6 +41,7 @@ class Stored(CudaTarget):
         return shape == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sample", chosen(), ids=lambda s: s.id)
 def test_samples(driver, sample):
     arrays = [ConcreteArray(np.asarray(a)) for a in sample.args]

@@ -30,6 +30,7 @@ def no_gpu():
     pytest.skip("there is a GPU")
 
 
+@pytest.mark.slow
 def test_pytest_says_that_there_is_no_gpu(repository, no_gpu):
     code, text = run(repository, "-m", "pytest", "-q", "--device", "cuda", "tests/pytree")
     assert code == pytest.ExitCode.USAGE_ERROR
@@ -45,6 +46,7 @@ def test_benchmarks_say_that_there_is_no_gpu(repository, no_gpu):
     assert "NUMBA_ENABLE_CUDASIM=1" in text
 
 
+@pytest.mark.slow
 def test_pytest_runs_in_the_simulator(repository):
     names = "structures_and_keywords or one_program_for_each or closed_over_tracers"
     chosen = ("tests/transforms/test_jit.py", "-m", "not slow", "-k", names)

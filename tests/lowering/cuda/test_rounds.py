@@ -69,6 +69,7 @@ def test_loops_of_a_hundred_kernels_are_one_graph(gpu):
 # --- loops whose end the device knows ---------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounds", [0, 1, 2, 3, 6, 7, 8, 11, 30])
 def test_rounds_are_asked_for_ahead(gpu, rounds):
     x = np.abs(X) * 0 + 1.0
@@ -101,6 +102,7 @@ def test_loops_with_calls_of_the_host_ask_each_round(gpu):
     assert found.max() <= 0.1 < 2 * found.max()
 
 
+@pytest.mark.slow
 def test_loops_in_loops(gpu):
     def f(x):
         inner = lambda v: lax.while_loop(lambda w: w.max() > 1.0, lambda w: w / 2 + w.min() * 0, v)

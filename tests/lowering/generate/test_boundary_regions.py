@@ -159,6 +159,7 @@ class Fields:
         return run, self.rng.uniform(-1, 1, (2, *self.shape))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [*range(START, START + (FUZZ or 25)), 993063])  # an empty box
 def test_random_fields(seed):
     f, args = Fields(seed).program()

@@ -92,6 +92,7 @@ def test_host_call_raises_its_own_error():
         native(Program("test", [x], [y], [call]), [np.zeros(1)])
 
 
+@pytest.mark.slow
 def test_loops_ask_whether_to_stop(monkeypatch):
     """The poll is reached often enough, and its answer ends the program with 1."""
     from fnx.lowering.cpu.loader import symbols

@@ -71,6 +71,7 @@ def test_accuracy(dtype):
             assert np.max(error) <= BOUND[name], (name, z[keep][np.argmax(error)])
 
 
+@pytest.mark.slow
 def test_printers_agree():
     z = points("complex128", 6)[:6]
     program = pointwise([operation(n) for n in FUNCTIONS], [z])

@@ -310,6 +310,7 @@ def test_functions_that_branch_are_listed():
     assert all(op.partition(".")[0] in vector_abi.BRANCHING for op, _ in USUAL)
 
 
+@pytest.mark.slow
 def test_coefficients_are_those_of_the_fits():
     from fnx.lowering.cpu.tools import fit
     from fnx.lowering.math.coefficients import C

@@ -14,6 +14,7 @@ from fnx.core import config
 from fnx.core.errors import InvalidValue
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs(name):
     check(name)

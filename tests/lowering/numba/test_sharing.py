@@ -49,6 +49,7 @@ def everything_is_shared(monkeypatch, no_code):
     monkeypatch.setattr(thresholds, "GRAIN_WORK", 1)
 
 
+@pytest.mark.slow
 def test_large_programs(threads):
     def f(x):
         y = jnp.sin(x) * 2
@@ -77,6 +78,7 @@ def test_small_programs_whose_loops_are_shared(name, everything_is_shared, threa
     check(name)
 
 
+@pytest.mark.slow
 def test_what_a_shared_loop_reads(everything_is_shared, threads):
     def f(x, n, flag):
         u = lax.fori_loop(0, 3, lambda i, u: u * x[i, 0] + jnp.where(flag, u[::-1], i), x)

@@ -160,6 +160,7 @@ def test_sums_of_many_terms_do_not_wait_in_memory():
     np.testing.assert_allclose(fnx.jit(f)(a, b), f(a, b), rtol=1e-13, atol=1e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "complex128", "int32", "bool"])
 @pytest.mark.parametrize("columns", [1, 2, 3, 4, 6, 8, 9])
 def test_many_small_products_with_few_columns(columns, dtype):

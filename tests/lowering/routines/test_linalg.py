@@ -121,6 +121,7 @@ def test_only_the_named_triangle_is_read():
     close(s, np.linalg.cholesky(a[:3, :3]), 100)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_eig_and_schur(dtype):
     cases = []
@@ -294,6 +295,7 @@ def test_slopes_of_cholesky_factors(n, dtype):
     np.testing.assert_allclose(*inner, rtol=1e-3 if dtype == "float32" else 1e-10)
 
 
+@pytest.mark.slow
 def test_second_derivatives_of_cholesky_factors():
     """Of orders at which tangents are routines, and below; they agree on a block diagonal matrix."""
     a, b = positive(5), positive(6)

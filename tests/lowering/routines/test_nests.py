@@ -105,6 +105,7 @@ def convolution(strides, padding, holes, reach, layout, groups=1, batches=1):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.int32, np.complex64, np.float16, BFLOAT16])
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_convolution(name, dtype):
@@ -167,6 +168,7 @@ REDUCTIONS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [*DTYPES, np.bool_])
 @pytest.mark.parametrize(("shape", "axis"), REDUCTIONS)
 def test_reductions(shape, axis, dtype):

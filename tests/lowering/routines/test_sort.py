@@ -60,6 +60,7 @@ def agrees(*cases):
 SHAPES = [((5,), 0), ((16,), 0), ((17,), 0), ((101,), 0), ((7, 33), 1), ((33, 2), 0), ((30, 3), 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [*ORDERED, "complex64", "complex128"])
 def test_sort_with_positions(dtype):
     cases = []

@@ -168,6 +168,7 @@ def test_last_vectors_of_rows_on_the_stack_overlap(n, dtype):
     assert stages.as_text("llvm").count("llvm.smin.i64(") == 2  # the costly loop, a declaration
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(100, 20, 10), (40, 30, 70), (33, 17, 5)], ids=str)
 @pytest.mark.parametrize("order", [(2, 0, 1), (1, 2, 0), (2, 1, 0), (0, 2, 1)])
 def test_reductions_of_transposed_arrays(shape, order):
@@ -278,6 +279,7 @@ def passes(seed):
     return f
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(16))
 def test_random_passes(seed):
     shape = [(40, 70), (33, 17), (5, 40, 33), (20, 7, 65), (3, 4, 5, 40)][seed % 5]

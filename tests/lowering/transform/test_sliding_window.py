@@ -185,6 +185,7 @@ def test_random_stencils(seed, eager_windows, monkeypatch):
         np.testing.assert_allclose(a, b, rtol=1e-6 if program.dtype == "float32" else 1e-12)
 
 
+@pytest.mark.slow
 def test_random_stencils_have_windows(eager_windows):
     made = 0
     for seed in range(25):

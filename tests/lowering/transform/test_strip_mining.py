@@ -376,6 +376,7 @@ def close(found, expected):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9 * (1 + np.abs(b).max()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(START, START + (FUZZ or 20)))
 def test_random_sweeps(seed, small_caches):
     f, args = Sweeps(seed).program()
@@ -387,6 +388,7 @@ def test_random_sweeps(seed, small_caches):
     close(fnx.jit(gradient)(*args), gradient(*args))
 
 
+@pytest.mark.slow
 def test_random_sweeps_are_made_in_strips(small_caches):
     made = [is_in_strips(f, *args) for f, args in (Sweeps(k).program() for k in range(12))]
     assert sum(made) >= 6

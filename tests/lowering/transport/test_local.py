@@ -118,6 +118,7 @@ def test_a_member_of_a_group_that_fails_ends_the_other_groups():
         run(4, fn, timeout=60.0)
 
 
+@pytest.mark.slow
 def test_a_member_that_does_not_come():
     with pytest.raises(TransportError, match=r"did not come within 0\.2 s"):
         run(2, lambda t, k: t.barrier() if k else time.sleep(1), timeout=0.2)

@@ -37,6 +37,7 @@ def start(count: int, *arguments: str, devices: int = 1, timeout: float = 120):
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=env)
 
 
+@pytest.mark.slow
 @needs_mpi
 @pytest.mark.parametrize(("count", "devices"), [(2, 1), (4, 1), (2, 2)])
 def test_ranks(count, devices):
@@ -55,6 +56,7 @@ def test_checkpoints_are_read_by_another_number_of_ranks(tmp_path, monkeypatch):
         assert done.returncode == 0, done.stderr[-3000:]
 
 
+@pytest.mark.slow
 @needs_mpi
 def test_a_rank_that_fails_ends_the_job_with_its_message():
     began = time.monotonic()
@@ -111,6 +113,7 @@ ranks[0].barrier()
 """
 
 
+@pytest.mark.slow
 @needs_mpi
 @pytest.mark.parametrize(
     ("how", "message"),
