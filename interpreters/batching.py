@@ -13,7 +13,9 @@ Costs: values that are the same for all elements are computed once.
 from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any
 
-from fnx.core.array import Array
+import numpy as np
+
+from fnx.core.array import Array, as_array
 from fnx.core.aval import ShapedArray
 from fnx.core.axis_size import are_devices, axis_name_of
 from fnx.core.fast_dataclasses import dataclass
@@ -22,6 +24,9 @@ from fnx.core.jaxpr import Jaxpr, eval_jaxpr, made_once, subjaxprs
 from fnx.core.primitive import Primitive
 from fnx.core.source import Mapped, origin, set_origin, user_source
 from fnx.interpreters.trace import trace_closed
+from fnx.interpreters.vmappable import is_vmappable, vmappables
+from fnx.interpreters.vmappable import register_vmappable as register_vmappable
+from fnx.interpreters.vmappable import unregister_vmappable as unregister_vmappable
 from fnx.ops.structure.basic import broadcast_axis, move_axis
 
 
@@ -146,6 +151,21 @@ def place_axis(size: int, x: Array, axis: int | None, to: int | None) -> Array:
         assert axis is None
         return x
     return broadcast_axis(x, int(size), to) if axis is None else move_axis(x, axis, to)
+
+
+def to_elt(me: Batch, x: Any, axis: int | None) -> Any:
+    """The element, while `me` batches, of an array, or of a value of a registered type."""
+    if is_vmappable(x):
+        return vmappables[type(x)].to_elt(lambda x, k: to_elt(me, x, k), None, x, axis)
+    return x if axis is None else BatchTracer(me, as_array(x), range(np.ndim(x))[axis])
+
+
+def from_elt(me: Batch, place: Callable, x: Any, axis: int | None) -> Any:
+    """What `me` computed an element of, with its batch axis where it is wanted."""
+    if is_vmappable(x):
+        each = lambda size, x, k: from_elt(me, place, x, k)
+        return vmappables[type(x)].from_elt(each, int(me.size), x, axis)
+    return place(me.size, *me.split(as_array(x)), axis)
 
 
 def batch_jaxpr(

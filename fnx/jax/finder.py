@@ -56,6 +56,11 @@ def _exists(name: str) -> bool:
 class ServedModule(ModuleType):
     """A module of fnx that is served under a name of JAX's, and says what it does not have."""
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """A part that fnx imports for itself is found here, and no import asks for it."""
+        super().__setattr__(name, value)
+        serve_part(self, name, value)
+
     def __getattr__(self, name: str) -> Any:
         served = _names.get(self.__name__)
         if served is None or name.startswith("__"):
@@ -78,6 +83,21 @@ class ServedModule(ModuleType):
 _names: dict[str, str] = {}  # of fnx's modules: the name under which each was asked for first
 
 
+def serve(module: ModuleType, name: str) -> None:
+    """Let a module of fnx, and those in it, say what is missing in them under JAX's names."""
+    _names.setdefault(module.__name__, name)
+    if type(module) is ModuleType:
+        module.__class__ = ServedModule
+        for part, value in list(vars(module).items()):
+            serve_part(module, part, value)
+
+
+def serve_part(module: ModuleType, name: str, value: Any) -> None:
+    """`serve` of what was put into a module, if that is one that stands in it."""
+    if type(value) is ModuleType and value.__name__ == f"{module.__name__}.{name}":
+        serve(value, f"{_names[module.__name__]}.{name}")
+
+
 class _Loader(Loader):
     """Gives fnx's own module, so that no thread ever sees an empty one in its place."""
 
@@ -88,9 +108,7 @@ class _Loader(Loader):
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         found = importlib.import_module(self.place)
         self.own_spec = found.__spec__
-        _names.setdefault(self.place, spec.name)
-        if type(found) is ModuleType:
-            found.__class__ = ServedModule
+        serve(found, spec.name)
         return found
 
     def exec_module(self, module: ModuleType) -> None:

@@ -1,7 +1,7 @@
 """vmap: a function of one batch element becomes a function of all at once."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -9,7 +9,10 @@ from fnx.core import config
 from fnx.core.array import Array, is_array_like
 from fnx.core.axis_size import AxisSize
 from fnx.core.errors import InvalidValue, TypeMismatch, entrance
+from fnx.core.interpreter import current
 from fnx.interpreters import batching
+from fnx.interpreters.batching import from_elt, to_elt
+from fnx.interpreters.vmappable import is_vmappable, vmappables
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import check_callable, flatten_arrays, name_of, wraps
 from fnx.pytree.key_paths import keystr
@@ -18,7 +21,7 @@ from fnx.transforms.mutable_refs import Ref, RefGiven, new_ref, taken_out, write
 _PYTHON = frozenset((bool, int, float, complex))
 
 
-def flatten_axes(axes: Any, tree: Any, what: str) -> list[int | None]:
+def flatten_axes(axes: Any, tree: Any, what: str, is_leaf: Any = None) -> list[int | None]:
     """One axis (or None) a leaf of `tree`, from a pytree prefix of axes."""
     missing = object()
     marked = operations.tree_map(
@@ -30,8 +33,8 @@ def flatten_axes(axes: Any, tree: Any, what: str) -> list[int | None]:
         axis = None if axis is missing else axis
         if axis is not None and (isinstance(axis, bool) or not isinstance(axis, (int, np.integer))):
             raise TypeMismatch(f"{what} must be integers or None, got {axis!r}")
-        if axis is None or axis >= 0:
-            found.extend([axis] * len(operations.tree_leaves(part)))
+        if axis is None or axis >= 0 or is_leaf is not None:
+            found.extend([axis] * len(operations.tree_leaves(part, is_leaf)))
         else:  # counted from the end, where arrays of keys have an axis of words
             from fnx.numpy.arrays.key_arrays import is_keys
 
@@ -82,6 +85,8 @@ def vmap(
     @entrance
     def vmap_f(*args: Any, **kwargs: Any) -> Any:
         try:
+            if vmappables:
+                return _map_registered(fun, args, kwargs, in_axes, out_axes, axis_name, axis_size)
             return map_elements(fun, args, kwargs, in_axes, out_axes, axis_name, axis_size, _place)
         except RefGiven:
             return _map_refs(fun, args, kwargs, in_axes, out_axes, axis_name, axis_size)
@@ -122,6 +127,51 @@ def _map_refs(
     )
     write(refs, ends)
     return out
+
+
+class _Elsewhere(NamedTuple):
+    """Stands, as a tree without leaves, where a value of a registered type does."""
+
+
+def _map_registered(
+    fun: Callable,
+    args: tuple,
+    kwargs: dict,
+    in_axes: Any,
+    out_axes: Any,
+    name: Any,
+    size: int | None,
+) -> Any:
+    """vmap where types are registered that are mapped by rules of their own."""
+    given, treedef = operations.tree_flatten((args, kwargs), is_vmappable)
+    axes = flatten_axes(in_axes, args, "vmap in_axes", is_vmappable)
+    axes += [0] * (len(given) - len(axes))
+    own = [(x, k) for x, k in zip(given, axes) if is_vmappable(x)]
+    size = next((x.shape[k] for x, k in own if k is not None), size)
+    inside: list = []
+    out_axes_of_others: list = []
+
+    def elements(*args: Any, **kwargs: Any) -> list:
+        me, those = current.get(), iter(own)
+        put = lambda x: to_elt(me, *next(those)) if type(x) is _Elsewhere else x
+        positional, named = operations.tree_map(
+            put, (args, kwargs), is_leaf=lambda x: type(x) is _Elsewhere
+        )
+        outs, structure = operations.tree_flatten(fun(*positional, **named), is_vmappable)
+        dummy = operations.tree_unflatten(structure, outs)
+        wanted = flatten_axes(out_axes, dummy, "vmap out_axes", is_vmappable)
+        inside[:] = me, list(zip(outs, wanted)), structure
+        out_axes_of_others[:] = [k for x, k in inside[1] if not is_vmappable(x)]
+        return [x for x in outs if not is_vmappable(x)]
+
+    elements.__name__ = name_of(fun)
+    others = [_Elsewhere() if is_vmappable(x) else x for x in given]
+    args, kwargs = operations.tree_unflatten(treedef, others)
+    found = map_elements(elements, args, kwargs, in_axes, out_axes_of_others, name, size, _place)
+    me, outs, structure = inside
+    it = iter(found)
+    whole = [from_elt(me, _place, x, k) if is_vmappable(x) else next(it) for x, k in outs]
+    return operations.tree_unflatten(structure, whole)
 
 
 Place = Callable[[int, Array, int | None, int | None], Array]

@@ -114,6 +114,29 @@ def test_a_script_and_the_processes_that_it_starts(tmp_path):
     assert "float64 in fnx.transforms.jit" in said
 
 
+def test_what_is_missing_in_parts_that_fnx_imports_for_itself_is_named_too(tmp_path):
+    program = """
+import fnx.jax, fnx.interpreters.batching
+from jax.interpreters import batching
+import jax.scipy, fnx.scipy.stats
+for module in (batching, jax.scipy.stats):
+    try:
+        module.no_such_name
+    except AttributeError as error:
+        print(error)
+print(*[m.name for m in fnx.jax.report()])
+"""
+    first, second, names = run("-c", program, cwd=tmp_path).splitlines()
+    assert "fnx has no jax.interpreters.batching.no_such_name" in first
+    assert "fnx has no jax.scipy.stats.no_such_name" in second
+    assert names == "jax.interpreters.batching.no_such_name jax.scipy.stats.no_such_name"
+
+
+def test_code(tmp_path):
+    code = "import sys, pickle, jax\ndef f(): pass\nprint(sys.argv, pickle.loads(pickle.dumps(f)) is f)"
+    assert run("-m", "fnx.jax", "-c", code, "a", cwd=tmp_path) == "['-c', 'a'] True\n"
+
+
 def test_a_module(tmp_path):
     (tmp_path / "program.py").write_text(SCRIPT)
     said = run("-m", "fnx.jax", "-m", "program", "alone", cwd=tmp_path)
@@ -132,7 +155,7 @@ def test_another_sitecustomize_runs_too(tmp_path):
 
 
 def test_without_a_program_it_says_how(tmp_path):
-    assert "usage: python -m fnx.jax PROGRAM" in run("-m", "fnx.jax", cwd=tmp_path, code=1)
+    assert "usage: python -m fnx.jax (PROGRAM | -m module | -c code)" in run("-m", "fnx.jax", cwd=tmp_path, code=1)
 
 
 @pytest.mark.slow

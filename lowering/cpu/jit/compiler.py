@@ -5,6 +5,7 @@ one generator against the other. This needs llvmlite alone.
 """
 
 import ctypes
+import re
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -101,6 +102,9 @@ PASSES = {
 }
 
 
+_BLOCK_ENDS = re.compile(r"^\S", re.MULTILINE)  # instructions are indented, all else is not
+
+
 def _optimized(text: str, kind: str, machine: Any) -> Any:
     """The module of a text after its optimisation passes."""
     import llvmlite.binding as llvm
@@ -164,8 +168,17 @@ def compile_text(text: str, kind: str = "program", as_object: bool = True) -> by
     quick = kind in ("straight", "rare", "glue")
     with session(), target_machine(quick) as machine:
         module = _optimized(text, kind, machine)
-        with llvm_options.making_code(partition.IN_ORDER in text):
+        with llvm_options.making_code(_ways(text)):
             return _emitted(module, machine, as_object)
+
+
+def _ways(text: str) -> list[str]:
+    """In which ways LLVM is to make the code of a module."""
+    ways = [llvm_options.IN_ORDER] if partition.IN_ORDER in text else []
+    if text.count("\n") > thresholds.LONG_BLOCK:
+        lengths = [part.count("\n") for part in _BLOCK_ENDS.split(text)]
+        ways += [llvm_options.LONG_BLOCKS] if max(lengths) > thresholds.LONG_BLOCK else []
+    return ways
 
 
 def _is_long_and_straight(text: str) -> bool:

@@ -85,6 +85,7 @@ REGISTER_OPERATIONS = 3  # for each number, if what a loop needs registers for i
 
 # lowering/cpu/jit
 STRAIGHT_LINES = 3000  # lines from which on code without loops is compiled quickly
+LONG_BLOCK = 2000  # instructions of a block whose order is chosen quickly
 STRAIGHT_BLOCK = 1000  # instructions of a block of such code
 PART_CHARACTERS = 12_000  # characters of a part that is compiled by itself: some ten milliseconds
 PARTS = 8  # of a program at most: several a thread, since of equal ones some take twice as long

@@ -8,7 +8,16 @@ import pytest
 
 import fnx
 import fnx.numpy as jnp
-from fnx.lowering.cpu.jit import code_cache, compile_threads, compiler, partition, session
+from fnx import lax
+from fnx.core import config
+from fnx.lowering.cpu.jit import (
+    code_cache,
+    compile_threads,
+    compiler,
+    llvm_options,
+    partition,
+    session,
+)
 from fnx.lowering.cpu.llvm import ir_vectors, module_printer
 from fnx.lowering.cpu.loader import symbols
 from fnx.lowering.cpu.processor import thresholds
@@ -143,10 +152,35 @@ def test_kernels_with_many_numbers_are_compiled_in_order_and_apart():
         np.testing.assert_allclose(ours, theirs, rtol=1e-12)
 
 
+def long_body(x):
+    """A loop whose body is one block of thousands of instructions, with comparisons that many share."""
+
+    def body(x, i):
+        for j in range(60):
+            above = x[(i + j) % 8] > x[j % 8]
+            x = x.at[(3 * i + j) % 8].set(jnp.where(above, x * 0.3, x * 0.9 + j).sum() * 0.1)
+        return x, None
+
+    return lax.scan(body, x, jnp.arange(5))[0]
+
+
+def test_operations_of_long_blocks_are_ordered_quickly():
+    """By LLVM's other choice, which takes the square of a block's length where flags are in the way."""
+    x = np.linspace(0.1, 0.9, 8)
+    text = fnx.jit(long_body).lower(x).as_text("llvm")
+    assert compiler._ways(text) == [llvm_options.LONG_BLOCKS]
+    assert not compiler._ways(fnx.jit(jnp.cumsum).lower(x).as_text("llvm"))
+    with config.backend("reference"):
+        expected = fnx.jit(long_body)(x)
+    np.testing.assert_allclose(fnx.jit(long_body)(x), expected, rtol=1e-12)
+
+
+@pytest.mark.slow
 def test_what_is_compiled_in_order_does_not_depend_on_what_is_compiled_meanwhile():
     x = np.linspace(0.1, 0.9, 40_000)
     texts = [fnx.jit(f).lower(x).as_text("llvm") for f in (horner, jnp.cumsum, lambda x: x + 1.0)]
     texts.append(texts[0].replace(partition.IN_ORDER, ""))
+    texts.append(fnx.jit(long_body).lower(x[:8]).as_text("llvm"))
     alone = [compiler.compile_text(text) for text in texts]
     assert alone[0] != alone[3]
     with session.session(helpers=True) as made:

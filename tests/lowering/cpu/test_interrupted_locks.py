@@ -21,7 +21,7 @@ def compiles() -> None:
     with session.session(helpers=True) as crew:
         task = crew.start(compiler.compile_text, TEXT)
         compiler.compile_text(TEXT)
-        with llvm_options.making_code(False):
+        with llvm_options.making_code():
             pass
         crew.work()
         task.result()
@@ -33,7 +33,7 @@ def goes_on() -> bool:
 
     def work():
         compiles()
-        with llvm_options.making_code(True):
+        with llvm_options.making_code([llvm_options.IN_ORDER]):
             pass
         done.append(compiler.compile_text(TEXT))
 
