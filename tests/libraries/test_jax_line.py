@@ -155,7 +155,8 @@ def test_another_sitecustomize_runs_too(tmp_path):
 
 
 def test_without_a_program_it_says_how(tmp_path):
-    assert "usage: python -m fnx.jax (PROGRAM | -m module | -c code)" in run("-m", "fnx.jax", cwd=tmp_path, code=1)
+    usage = "usage: python -m fnx.jax (PROGRAM | -m module | -c code)"
+    assert usage in run("-m", "fnx.jax", cwd=tmp_path, code=1)
 
 
 @pytest.mark.slow

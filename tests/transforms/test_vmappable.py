@@ -45,7 +45,8 @@ X, MASSES = np.arange(6.0).reshape(3, 2), np.arange(5.0)
 
 
 def moved(cloud, by, scale=1.0):
-    assert cloud.x.ndim == 1 and cloud.masses.shape == (5,)
+    assert cloud.x.ndim == 1
+    assert cloud.masses.shape == (5,)
     return Cloud(cloud.x * scale + by, cloud.masses), by + 1
 
 
@@ -60,12 +61,14 @@ def test_axes_of_arguments_and_results():
     mapped = fnx.vmap(moved, in_axes=(-1, None), out_axes=(1, None))
     cloud, more = mapped(Cloud(jnp.array(X), jnp.array(MASSES)), 2.0)
     np.testing.assert_array_equal(cloud.x, X + 2)
-    assert cloud.masses.shape == (5,) and float(more) == 3
+    assert cloud.masses.shape == (5,)
+    assert float(more) == 3
 
 
 def test_results_alone_and_keywords():
     made = fnx.vmap(lambda x: [Cloud(x * jnp.ones(2), jnp.ones(5)), None])(jnp.arange(3.0))[0]
-    assert made.x.shape == (3, 2) and made.masses.shape == (5,)
+    assert made.x.shape == (3, 2)
+    assert made.masses.shape == (5,)
     cloud, _ = fnx.vmap(moved, in_axes=(0, None))(made, 1.0, scale=jnp.full(3, 2.0))
     np.testing.assert_array_equal(cloud.x, made.x * 2 + 1)
 
