@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from . import instructions, parts, sharing
+from . import parts, sharing
 
 _RING = (ast.Add, ast.Sub, ast.Mult, ast.BitAnd, ast.BitOr, ast.BitXor)
 _NARROW = frozenset(f"{u}int{n}" for n in (8, 16, 32) for u in ("", "u"))
@@ -146,7 +146,9 @@ class _Instructions(ast.NodeTransformer):
     """What takes Numba long becomes calls of `instructions.py`: choices, bits, arithmetic of 32 bits."""
 
     def __init__(self, space: dict[str, Any]):
-        self.space = space
+        from . import instructions  # which imports Numba
+
+        self.space, self.get = space, instructions.get
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
         self.generic_visit(node)
@@ -172,7 +174,7 @@ class _Instructions(ast.NodeTransformer):
 
     def _call(self, name: str, operands: list[ast.expr]) -> ast.AST | None:
         """A call of an instruction, where there is one of this name."""
-        function = instructions.get(name)
+        function = self.get(name)
         if function is None:
             return None
         self.space[f"op_{name}"] = function
