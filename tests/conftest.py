@@ -73,6 +73,11 @@ QUICK = 8  # of a test's cases the first and every eighth after it are not slow:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of the cases of a test the first and every eighth after it are quick, the others are slow."""
+    if os.environ.get("FNX_BACKEND", "cpu") != "cpu":
+        other = pytest.mark.skip(reason="it looks at code that only the backend 'cpu' makes")
+        for item in items:
+            if item.get_closest_marker("own_code"):
+                item.add_marker(other)
     seen: Counter[str] = Counter()
     for item in items:
         name = item.nodeid.partition("[")[0]

@@ -28,7 +28,8 @@ class Buffer(np.lib.mixins.NDArrayOperatorsMixin):
     origin: Any = None  # where in the user's program that was
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype):
-        Buffer.exist = True
+        if not Buffer.exist:  # each assignment to a class makes Python look up its attributes anew
+            Buffer.exist = True
         self.shape, self.dtype = shape, dtype
         self.ndim, self.size = len(shape), prod(shape)
         self.nbytes = self.size * dtype.itemsize

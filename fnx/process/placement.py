@@ -39,10 +39,18 @@ def places_of(arrays: Sequence[Any]) -> tuple:
 def checked(run: Callable, lies: tuple) -> Callable:
     """A program that takes only arrays that lie so."""
 
-    def fitting(leaves: Sequence[Any]) -> Any:
+    def whole(leaves: Sequence[Any]) -> Any:
+        for x in leaves:
+            place = getattr(x, "placed", None)
+            if place is not None and place.mesh.size > 1:
+                return NotImplemented
+        return run(leaves)
+
+    def lying(leaves: Sequence[Any]) -> Any:
         return run(leaves) if places_of(leaves) == lies else NotImplemented
 
-    fitting.unchecked = run  # type: ignore[attr-defined]
+    fitting: Any = lying if lies else whole
+    fitting.unchecked = run
     return fitting
 
 

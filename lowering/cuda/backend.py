@@ -45,10 +45,9 @@ def limits() -> Limits:
 class _Result(NamedTuple):
     """What is made of a result of a program."""
 
-    shape: tuple[int, ...]
-    dtype: Any
-    nbytes: int
+    like: DeviceBuffer  # of its type, without memory: the others are copies
     weak_type: bool
+    nbytes: int
     alias: int | None  # the argument whose memory it takes over
     what: str  # it is, for errors
 
@@ -71,22 +70,25 @@ class Compiled:
         self.seconds["emit"] = time.perf_counter() - clock
 
         self._types = [(a.shape, a.dtype, bool(a.weak_type)) for a in jaxpr.in_avals]
-        self._results = [
-            _Result(
-                a.shape,
-                a.dtype,
-                max(a.size, 1) * a.dtype.itemsize,
-                a.weak_type,
-                self.program.aliases.get(j),
-                f"result {j} of {self.program.name}, {described(a)}",
-            )
-            for j, a in enumerate(jaxpr.out_avals)
-        ]
         self._overwritten = set(self.program.aliases.values())
 
     @cached_property
     def _executable(self) -> Executable:
         return Executable(self.plan, self.limits, driver(), self.printed)
+
+    @cached_property
+    def _results(self) -> list[_Result]:
+        none: Any = None
+        return [
+            _Result(
+                DeviceBuffer(a.shape, a.dtype, none, driver()),
+                a.weak_type,
+                max(a.size, 1) * a.dtype.itemsize,
+                self.program.aliases.get(j),
+                f"result {j} of {self.program.name}, {described(a)}",
+            )
+            for j, a in enumerate(self.jaxpr.out_avals)
+        ]
 
     def __call__(self, args: Sequence[Array]) -> list[Array]:
         inputs = [
@@ -124,19 +126,20 @@ class Compiled:
             if sys.getrefcount(inputs[k]) > 3:
                 inputs[k] = inputs[k].copied()
         memories = [b.memory for b in inputs]
-        buffers: list[DeviceBuffer] = []
+        allocate = run.driver.allocate
+        results: list[Any] = []
         fresh = []
-        for r in self._results:
-            if r.alias is None:
-                memory = run.driver.allocate(r.nbytes, r.what)
+        for like, weak_type, nbytes, alias, what in self._results:
+            if alias is None:
+                memory = allocate(nbytes, what)
                 fresh.append(memory)
             else:
-                memory = memories[r.alias]
-            buffers.append(DeviceBuffer(r.shape, r.dtype, memory, run.driver))
+                memory = memories[alias]
+            results.append(ConcreteArray(like.beside(memory), weak_type))  # type: ignore[arg-type]
         run(memories, fresh)
         if self._overwritten:
             self._give_up(args)
-        return [ConcreteArray(b, r.weak_type) for b, r in zip(buffers, self._results, strict=True)]  # type: ignore[arg-type]
+        return results
 
     def _give_up(self, args: Sequence[Any]) -> None:
         """Delete what was donated, and a result lies in."""

@@ -35,6 +35,14 @@ class DeviceBuffer(Buffer):
             driver.upload(memory, 0, value)
         return cls(np.shape(array), value.dtype, memory, driver)
 
+    def beside(self, memory: Memory) -> "DeviceBuffer":
+        """One of the same type in other memory; nobody has read this one."""
+        made = object.__new__(DeviceBuffer)
+        fields = self.__dict__.copy()
+        fields["memory"] = memory
+        made.__dict__ = fields
+        return made
+
     def copied(self) -> "DeviceBuffer":
         """The same numbers in memory of their own."""
         memory = self.driver.allocate(max(self.nbytes, self.dtype.itemsize), described(self))

@@ -1,6 +1,7 @@
 """Memory of a GPU: what is in use, what was given back and is kept, and who holds it."""
 
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 from fnx.core.errors import JaxRuntimeError
@@ -17,7 +18,8 @@ class Usage:
         self._held[address] = nbytes, what
         self._count += 1
         self._in_use += nbytes
-        self._peak = max(self._peak, self._in_use)
+        if self._in_use > self._peak:
+            self._peak = self._in_use
 
     def remove(self, address: int) -> None:
         self._in_use -= self._held.pop(address, (0, ""))[0]
@@ -48,6 +50,7 @@ class Blocks:
         self.of_size: dict[int, list[Any]] = {}
 
     @staticmethod
+    @lru_cache(maxsize=1024)
     def rounded(nbytes: int) -> int:
         """A size that others have too: at most an eighth more."""
         step = max(Blocks.PAGE, 1 << max(nbytes.bit_length() - 4, 0))
@@ -62,7 +65,9 @@ class Blocks:
 
     def kept(self, size: int, memory: Any) -> bool:
         """Whether a block is kept."""
-        found = self.of_size.setdefault(size, [])
+        found = self.of_size.get(size)
+        if found is None:
+            found = self.of_size[size] = []
         if size > self.largest or len(found) >= self.MOST:
             return False
         found.append(memory)
@@ -79,15 +84,13 @@ class Held:
 
     __slots__ = ("__weakref__", "_driver", "_memory", "_size", "address", "is_lent", "nbytes")
 
-    def __init__(self, driver: Any, memory: Any, nbytes: int, size: int, what: str):
+    def __init__(self, driver: Any, memory: Any, address: int, nbytes: int, size: int, what: str):
+        self.address = address
         self._driver, self._memory, self._size, self.nbytes = driver, memory, size, nbytes
-        self.address = int(memory.handle)
         self.is_lent = False  # to another library, whose streams may use it when it is let go
-        driver.memory.add(self.address, nbytes, what)
+        driver.memory.add(address, nbytes, what)
 
     def __del__(self) -> None:
-        if not hasattr(self, "address"):
-            return
         driver = self._driver
         driver.memory.remove(self.address)
         if not driver.is_forked and not driver.lost:

@@ -148,7 +148,7 @@ class GpuDriver:
         memory = self.blocks.taken(size)
         if memory is None:
             memory = self._new(size, nbytes, what)
-        return Held(self, memory, nbytes, size, what)
+        return Held(self, memory, int(memory.handle), nbytes, size, what)
 
     def _new(self, size: int, nbytes: int, what: str) -> Any:
         ask = lambda: self.device.allocate(size, stream=self.stream)
@@ -222,9 +222,15 @@ class GpuDriver:
     ) -> Launch:
         return Launch(self, function, (*grid, 1, *block, 1), arguments)
 
-    def target(self) -> Any:
-        """The stream that this thread launches on: its recording's, else the one of all."""
-        return getattr(self._own, "target", self._stream)
+    def target(self, what: str) -> Any:
+        """The stream that this thread launches on: its recording's, else the one of all.
+
+        An error that says why, where it cannot.
+        """
+        own = self._own
+        if self.is_forked or self.lost or not hasattr(own, "is_ready"):
+            self.check(what)
+        return getattr(own, "target", self._stream)
 
     def record(self, launches: Callable[[], None]) -> Callable[[], None] | None:
         # On a stream of its own: what other threads ask for meanwhile, and memory that goes back, is not

@@ -2,6 +2,7 @@
 
 import ctypes
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,8 @@ class Launch:
     ):
         from cuda.bindings.driver import cuLaunchKernel
 
-        self.driver, self.function, self.shape, self.ask = driver, function, shape, cuLaunchKernel
+        self.driver, self.function = driver, function
+        self._ask = partial(cuLaunchKernel, function.handle, *shape, 0)
         given, self._places = words(
             [
                 (a.memory.address + a.offset, a.size, np.dtype(a.dtype).itemsize, a.is_array)
@@ -39,8 +41,7 @@ class Launch:
 
     def __call__(self) -> None:
         driver, function = self.driver, self.function
-        driver.check("a launch")
-        (error,) = self.ask(function.handle, *self.shape, 0, driver.target(), self._given, 0)
+        (error,) = self._ask(driver.target("a launch"), self._given, 0)
         if error:
             raise driver.failure(f"the launch of {function.name}", repr(error))
         driver.asked[function.name] = None

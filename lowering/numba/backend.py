@@ -19,7 +19,7 @@ from fnx.core.jaxpr import Jaxpr
 from fnx.core.threads.fork_safety import cached_property
 from fnx.lowering import pipeline, report, reproducer
 from fnx.lowering.cpu.loader import native_calls
-from fnx.lowering.cpu.loader.progress import watched
+from fnx.lowering.cpu.loader.progress import interrupted, watched
 from fnx.lowering.ir import printer, verifier
 from fnx.lowering.ir.kernel import Program
 
@@ -92,7 +92,11 @@ class Compiled:
         return native_calls.donating(self._run, self._types, self.program.aliases, self._replaced)
 
     def __call__(self, args: Sequence[Array]) -> list[Array]:
-        return native_calls.called(self, self._types, args)
+        try:
+            return native_calls.called(self, self._types, args)
+        except KeyboardInterrupt as error:
+            interrupted(error, self.jaxpr)
+            raise
 
     # --- texts
 

@@ -22,7 +22,7 @@ from numba.core.registry import cpu_target
 from fnx.lowering.cpu.processor import thresholds
 from fnx.lowering.ir.number_formats import KIND
 
-from . import calls, memory, operations, runtime, shortened
+from . import calls, memory, operations, passes, runtime, shortened
 
 assert calls  # whose import tells Numba of host and stop
 _count = itertools.count()
@@ -50,7 +50,7 @@ def _function(printed: Any, name: str) -> Callable:
     space |= {n: getattr(runtime, n) for n in (*printed.imports["runtime"], "share")}
     for helper, text in printed.functions.items():
         if text not in _functions:
-            _functions[text] = numba.njit(**_HELPER)(_defined(text, helper, space))
+            _functions[text] = _helper(_defined(text, helper, space), text)
         space[helper] = _functions[text]
     function = _defined(printed.body, printed.entry, space)
     function.__qualname__ = name  # of which LLVM's names are made, one in a process
@@ -68,9 +68,13 @@ def _defined(text: str, name: str, space: dict[str, Any]) -> Any:
     parts, code = shortened.functions(text, file, own)
     for part, compiled in parts.items():
         exec(compiled, own)
-        own[part] = numba.njit(**_HELPER)(own[part])
+        own[part] = _helper(own[part], text)
     exec(code, own)
     return own[name]
+
+
+def _helper(function: Callable, text: str) -> Any:
+    return numba.njit(**_HELPER, pipeline_class=passes.of(text))(function)
 
 
 def _compiled(function: Callable, printed: Any, entry: str) -> Any:
@@ -87,7 +91,15 @@ def _compiled(function: Callable, printed: Any, entry: str) -> Any:
     made = context.codegen().create_library(entry)
     made.enable_object_caching()
     result = compiler.compile_extra(
-        cpu_target.typing_context, context, function, tuple(kinds), None, flags, {}, library=made
+        cpu_target.typing_context,
+        context,
+        function,
+        tuple(kinds),
+        None,
+        flags,
+        {},
+        library=made,
+        pipeline_class=passes.of(printed.body),
     )
     _add_entry(context, made, result.fndesc, printed, entry)
     made.finalize()

@@ -15,6 +15,14 @@ from typing import Any
 from . import thresholds
 
 Body = list[ast.stmt]
+_CHILDREN = {  # where there are names, of what there is most of
+    ast.Call: ("func", "args", "keywords"),
+    ast.BinOp: ("left", "right"),
+    ast.UnaryOp: ("operand",),
+    ast.Attribute: ("value",),
+    ast.Subscript: ("value", "slice"),
+    ast.Assign: ("targets", "value"),
+}
 
 
 def cut(function: ast.FunctionDef) -> list[ast.FunctionDef]:
@@ -28,9 +36,9 @@ def cut(function: ast.FunctionDef) -> list[ast.FunctionDef]:
 
 def _weight(s: ast.AST) -> int:
     """How much work a statement is for Numba: statements in it, blocks more than others."""
-    blocks = isinstance(s, (ast.For, ast.While, ast.If))
-    inner = sum(_weight(x) for name in ("body", "orelse") for x in getattr(s, name, []) if blocks)
-    return 1 + 4 * blocks + inner
+    if not isinstance(s, (ast.For, ast.While, ast.If)):
+        return 1
+    return 5 + sum(map(_weight, s.body)) + sum(map(_weight, s.orelse))
 
 
 class _Cutter:
@@ -47,20 +55,21 @@ class _Cutter:
         """A block, in which runs of statements are calls of parts."""
         found: Body = []
         run: Body = []
+        weight = 0
         for s in body:
-            if _leaves(s) or _weight(s) > 2 * thresholds.PART:
+            own = _weight(s)
+            if own > 2 * thresholds.PART or _leaves(s):
                 found += self.part(run)
-                run = []
+                run, weight = [], 0
                 found.append(self.inside(s))
                 continue
             run.append(s)
-            if sum(map(_weight, run)) >= thresholds.PART:
+            weight += own
+            if weight >= thresholds.PART:
                 found += self.part(run)
-                run = []
+                run, weight = [], 0
         # A few statements at an end are not worth a function.
-        return found + (
-            self.part(run) if sum(map(_weight, run)) > thresholds.PART // 4 else self.left(run)
-        )
+        return found + (self.part(run) if weight > thresholds.PART // 4 else self.left(run))
 
     def left(self, run: Body) -> Body:
         self.known |= names(run, ast.Store).keys()
@@ -106,10 +115,20 @@ def _tuple(names: Sequence[str], context: ast.expr_context) -> ast.expr:
 def names(body: Sequence[ast.AST], context: type) -> Counter:
     """How often names are read, or assigned, in the order in which they are met."""
     found: Counter = Counter()
-    for s in body:
-        for node in ast.walk(s):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, context):
+    left = [*reversed(body)]
+    while left:
+        node = left.pop()
+        kind = type(node)
+        if kind is ast.Name:
+            if type(node.ctx) is context:
                 found[node.id] += 1
+        elif kind is not ast.Constant:
+            for name in reversed(_CHILDREN.get(kind, kind._fields)):
+                child = getattr(node, name, None)
+                if type(child) is list:
+                    left += reversed(child)
+                elif isinstance(child, ast.AST):
+                    left.append(child)
     return found
 
 

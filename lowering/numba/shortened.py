@@ -2,6 +2,7 @@
 
 Numba's time goes by the calls in a text, each of which it types and lowers by itself. A printed
 `np.uint32(13)` is a name, an attribute, a number and a call: here it is one global.
+A choice, or arithmetic that is cast, is one instruction.
 """
 
 import ast
@@ -15,6 +16,9 @@ from . import parts, sharing
 
 _RING = (ast.Add, ast.Sub, ast.Mult, ast.BitAnd, ast.BitOr, ast.BitXor)
 _NARROW = frozenset(f"{u}int{n}" for n in (8, 16, 32) for u in ("", "u"))
+_OPERATORS = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div"}
+_OPERATORS |= {ast.BitAnd: "and_", ast.BitOr: "or_", ast.BitXor: "xor"}
+_OPERATORS |= {ast.LShift: "shl", ast.RShift: "shr"}
 _KNOWN: dict[tuple, Any] = {}  # signatures by function and types of operands
 _NUMBERS = _NARROW | {"int64", "uint64", "float32", "float64", "bool_"}
 
@@ -24,7 +28,7 @@ def functions(text: str, file: str, space: dict[str, Any]) -> tuple[dict[str, An
 
     What its new names stand for is put into `space`.
     """
-    tree = _Shorter(space).visit(ast.parse(text, file))
+    tree = _Instructions(space).visit(_Shorter(space).visit(ast.parse(text, file)))
     tasks = sharing.tasks(tree)
     cut = [p for f in (tree.body[0], *tasks) for p in parts.cut(f)]
     made = {p.name: ast.Module([p], []) for p in (*cut, *tasks)}
@@ -136,6 +140,45 @@ class _Shorter(ast.NodeTransformer):
             ):
                 return inner
         return node
+
+
+class _Instructions(ast.NodeTransformer):
+    """What takes Numba long becomes calls of `instructions.py`: choices, bits, arithmetic of 32 bits."""
+
+    def __init__(self, space: dict[str, Any]):
+        from . import instructions  # which imports Numba
+
+        self.space, self.get = space, instructions.get
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        self.generic_visit(node)
+        return self._call("choose", [node.test, node.body, node.orelse]) or node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        match node:  # before what is in it: the cast says of which type the bits are
+            case ast.Call(
+                func=ast.Attribute(
+                    value=ast.Call(func=ast.Name(id=cast), args=[operand]), attr="view"
+                ),
+                args=[ast.Attribute(attr=target)],
+            ):
+                found = self._call(f"view_{cast.removeprefix('np_')}_{target}", [operand])
+            case ast.Call(func=ast.Name(id=cast), args=[ast.BinOp(left=a, op=op, right=b)]):
+                name = _OPERATORS.get(type(op), "")
+                found = self._call(f"{name}_{cast.removeprefix('np_')}", [a, b])
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="np"), attr=name), args=[_]):
+                found = self._call(name, node.args)
+            case _:
+                found = None
+        return self.generic_visit(found or node)
+
+    def _call(self, name: str, operands: list[ast.expr]) -> ast.AST | None:
+        """A call of an instruction, where there is one of this name."""
+        function = self.get(name)
+        if function is None:
+            return None
+        self.space[f"op_{name}"] = function
+        return ast.Call(ast.Name(f"op_{name}", ast.Load()), operands, [])
 
 
 def _cast(node: ast.Call) -> str | None:

@@ -14,7 +14,7 @@ LOADED_LATE = {"numba", "llvmlite", "scipy"}
 # What the printed Numba Python imports, and what compiles it.
 LATE_THEMSELVES = {
     f"fnx.lowering.numba.{name}"
-    for name in ("calls", "compiler", "load", "memory", "operations", "runtime")
+    for name in "calls compiler instructions load memory operations passes runtime".split()
 }
 FILES = 22  # at most so many in a folder, its __init__ counted
 # Folders whose files are module paths of JAX, so that others decide how many there are.

@@ -7,6 +7,7 @@ import pytest
 
 import fnx as jax
 import fnx.numpy as jnp
+import fnx.numpy.linalg
 from fnx.core import config
 from fnx.numpy.arrays import traced_cache
 

@@ -27,6 +27,7 @@ def test_a_function_of_the_surface_is_where_it_is_defined():
     assert "uniform.py" in page(fnx.jit(fnx.random.uniform)).text
 
 
+@pytest.mark.own_code
 def test_specialisations_times_and_texts():
     f = fnx.jit(_squares)
     f(jnp.ones(3))
@@ -62,6 +63,7 @@ def test_a_display_compiles_nothing():
     assert not [k for k in program.jaxpr._made if isinstance(k, tuple) and k[0] == "compiled"]
 
 
+@pytest.mark.own_code
 def test_code_that_was_there_is_a_cache_hit():
     make = lambda: fnx.jit(lambda x: x * 3.25 - 1.5 / x)
     make()(jnp.ones(6))

@@ -41,6 +41,7 @@ def finding():
     return found
 
 
+@pytest.mark.own_code
 def test_nothing_is_wrong(place):
     report = fnx.doctor()
     assert report.well, report
@@ -99,6 +100,7 @@ def test_a_full_cache(place, monkeypatch):
     assert "full" in finding().what
 
 
+@pytest.mark.own_code
 def test_without_a_package(place, monkeypatch):
     there = importlib.util.find_spec
     without = lambda gone: lambda name, *a: None if name == gone else there(name, *a)
@@ -149,6 +151,7 @@ def test_a_backend_that_is_none(place, monkeypatch):
         assert finding().mend == "unset FNX_BACKEND"
 
 
+@pytest.mark.own_code
 def test_a_compiler_that_fails(place, monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("no code today")

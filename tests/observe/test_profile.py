@@ -237,6 +237,7 @@ def test_files_are_chrome_traces(tmp_path):
     assert {"run <lambda>", "trace <lambda>", "compile <lambda>"} <= set(names)
 
 
+@pytest.mark.own_code
 def test_passes_lie_where_they_were():
     """Viewers leave out what begins in one event and ends after it: a pass may lie in no other's time."""
 

@@ -110,6 +110,7 @@ def test_loops_in_branches_count_where_they_run(seen):
     assert ran == [{"scan": 1000}, both, both]
 
 
+@pytest.mark.own_code
 def test_nothing_is_left_without_observation():
     f = fnx.jit(by_scan)
     before = f.lower(0.7).as_text("llvm")
@@ -224,7 +225,8 @@ def test_control_c_says_where_it_stopped(make):
     assert text == f"stopped in iteration {count} of {10**11} of scan at {__file__}:{line} (long)"
 
 
-def test_control_c_names_the_loops_of_a_program_that_is_not_observed():
+@pytest.mark.parametrize("backend", ["cpu", "numba"])
+def test_control_c_names_the_loops_of_a_program_that_is_not_observed(backend):
     pressed = threading.Event()
 
     def body(c):
@@ -242,7 +244,7 @@ def test_control_c_names_the_loops_of_a_program_that_is_not_observed():
     with pytest.raises(
         KeyboardInterrupt, match=r"compiled code of f: while_loop at .*py:"
     ) as error:
-        fnx.jit(f)(0)
+        fnx.jit(f, backend=backend)(0)
     assert f":{f.__code__.co_firstlineno + 1} (f)" in str(error.value)
 
 

@@ -33,12 +33,15 @@ def positive(*shape, dtype="float64"):
 
 
 def run(fn, *args):
-    """The results of the compiled function, which must not call the host, and its report."""
+    """The results of the compiled function, which must not call the host, and its report.
+
+    On other backends than fnx's own, routines are libraries that the host calls.
+    """
     args = [ConcreteArray(np.ascontiguousarray(a)) for a in args]
     with config.check():
         f = fnx.jit(fn)
         report = f.lower(*args).compile().report()
-        assert "host call" not in report, report
+        assert "host call" not in report or config.backend.value != "cpu", report
         return [np.asarray(x) for x in f(*args)], report
 
 

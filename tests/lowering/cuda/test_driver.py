@@ -66,6 +66,39 @@ def test_calls_in_order(gpu):
     assert [c[0] for c in gpu.calls] == ["copy", "sync"]
 
 
+def functions_of(call):
+    """The functions of Python's that a call enters, those of the fake driver left out."""
+    entered = []
+
+    def look(frame, event, _):
+        if event == "call" and "support" not in frame.f_code.co_filename:
+            entered.append(frame.f_code.co_qualname)
+
+    sys.setprofile(look)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return entered
+
+
+def test_a_later_call_enters_few_functions(gpu):
+    """On the host a call takes microseconds, which functions that are entered make up."""
+    f = on_gpu(lambda x: x * 2 + 1)
+    x = f(f(X))
+    found = functions_of(lambda: f(x))
+    # What allocates, launches and makes the result, and lets go of the result's memory.
+    assert len(found) <= 24, found
+
+
+def test_buffers_of_results_are_their_own(gpu):
+    f = on_gpu(lambda x: (x + 1, x * 2))
+    (a, b), (c, d) = f(X), f(X + 1)
+    np.testing.assert_array_equal(a, X + 1)
+    np.testing.assert_array_equal([b, c, d], [X * 2, X + 1 + 1, (X + 1) * 2])
+    assert len({id(v._value.memory) for v in (a, b, c, d)}) == 4
+
+
 def test_calls_return_before_kernels_have_run(gpu):
     y = on_gpu(lambda x: x + 1)(X)
     assert gpu.made("launch")

@@ -207,6 +207,7 @@ def test_a_large_array_that_is_soon_computed_is_not_stored():
     assert p.workspace > 0
 
 
+@pytest.mark.own_code
 def test_small_arrays_read_at_varying_positions_are_laid_in_memory():
     def f(x, depth):
         return x * (1.0 / depth) + jnp.cumsum(depth)

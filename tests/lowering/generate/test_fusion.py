@@ -84,6 +84,7 @@ def test_the_gradient_of_a_stencil_loop_makes_one_pass_in_each_round():
     assert not any(isinstance(s, Copy) for s in traversal.statements(backward.body))
 
 
+@pytest.mark.own_code
 @pytest.mark.parametrize("n", [100, 101, 250])
 def test_every_size_has_the_same_code(n):
     def f(x):
@@ -96,6 +97,7 @@ def test_every_size_has_the_same_code(n):
     assert text(n) == text(120)
 
 
+@pytest.mark.own_code
 def test_numbers_of_the_program_are_not_in_the_code():
     texts = {fnx.jit(lambda x, c=c: x * c).lower(X).as_text("llvm") for c in (0.1, 0.7, 3.3)}
     assert len(texts) == 1
@@ -125,6 +127,7 @@ def test_large_boxes_are_made_by_threads():
     assert any(s.kind.parallel for s in traversal.statements(p.body) if isinstance(s, Loop))
 
 
+@pytest.mark.own_code
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int8"])
 @pytest.mark.parametrize("n", [18, 23, 31, 33, 64, 100])
 def test_the_last_vector_of_a_row_overlaps_the_one_before(n, dtype):
@@ -157,6 +160,7 @@ def rows_of_a_stack(np_, loop, u, v):
     )
 
 
+@pytest.mark.own_code
 @pytest.mark.parametrize("n", [18, 23, 33, 64, 100])
 @pytest.mark.parametrize("steps", [steps_of_neighbours, steps_in_place, rows_of_a_stack])
 def test_the_last_vector_overlaps_where_others_of_an_array_are_read_than_written(steps, n):
@@ -217,6 +221,7 @@ def sweep(u, flux, levels):
     return lax.fori_loop(0, levels - 1, up, d)
 
 
+@pytest.mark.own_code
 def test_sweeps_along_the_last_axis_go_row_by_row():
     shape = (70, 80, 40)
     u, flux = np.random.default_rng(0).uniform(size=(2, *shape))
@@ -289,6 +294,7 @@ def test_what_is_summed_is_not_stored_for_a_product_between():
         np.testing.assert_allclose(got, want, rtol=1e-12)
 
 
+@pytest.mark.own_code
 def test_arithmetic_that_is_written_as_calls_is_optimised():
     """A function is left as it is only if it calls others; minima are calls of LLVM's own."""
 

@@ -88,6 +88,7 @@ ONE_LOOP = {
 }
 
 
+@pytest.mark.own_code
 @pytest.mark.parametrize("name", ONE_LOOP)
 @pytest.mark.parametrize("lanes", [17, 1000])
 def test_one_loop_and_no_arrays_in_between(name, lanes):
@@ -105,6 +106,7 @@ def test_lanes_that_come_last():
     agrees(f, normal(3, 500))
 
 
+@pytest.mark.own_code
 def test_a_grid_of_small_vectors():
     turn = jnp.array([[0.4, 0.3, 0.2], [0.2, 0.7, 0.1], [0.0, 0.1, 0.9]])
 
@@ -147,6 +149,7 @@ def test_gathered_problems_are_read_where_they_are():
     agrees(f, table, k)
 
 
+@pytest.mark.own_code
 def test_the_vectoriser_knows_the_strides():
     """A stride that is a parameter would keep a loop from becoming vectors."""
     text = jax.jit(jax.vmap(jax.jacrev(lambda x: jnp.cumsum(x) * x[0]))).lower(normal(100, 5))
@@ -155,6 +158,7 @@ def test_the_vectoriser_knows_the_strides():
     assert any(line.endswith(", 25") for line in stores)
 
 
+@pytest.mark.own_code
 @pytest.mark.parametrize("dtype", ["float64", "complex128", "int32"])
 def test_known_zeros_in_rows_are_no_calls(dtype):
     """LLVM clears neighbours by memset, and makes no vectors of a loop with calls."""
@@ -171,6 +175,7 @@ def test_known_zeros_in_rows_are_no_calls(dtype):
     assert not {"0,", "0x0000000000000000,"} & set(stores)
 
 
+@pytest.mark.own_code
 def test_large_matrices_of_lanes_are_gone_through_by_rows():
     f = jax.grad(lambda x, a: jnp.sum(jax.vmap(lambda x, a: x @ (a @ x))(x, a) ** 2))
     args = normal(LANES, 12), normal(LANES, 12, 12)

@@ -192,6 +192,7 @@ def padded_wave(state, c):
     return u + 0.1 * v, v
 
 
+@pytest.mark.own_code
 def test_what_rows_of_far_stacks_are_stored_into_is_asked_for(monkeypatch, no_code):
     g, arguments = gradient(set_wave, 2, 40)
     asks = lambda: "@llvm.prefetch" in fnx.jit(partial(g)).lower(*arguments).as_text("llvm")

@@ -302,6 +302,7 @@ def test_index_expressions_keep_their_values_and_their_bounds(seed):
         assert low <= value <= high
 
 
+@pytest.mark.own_code
 @pytest.mark.parametrize("dtype", INTEGERS)
 @pytest.mark.parametrize("divisor", [0, 1, -1, 2, 7, 100, -100])
 def test_division_by_a_number_of_the_program(dtype, divisor):

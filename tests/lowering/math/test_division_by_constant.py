@@ -42,6 +42,7 @@ def test_all_significands_of_float32(divisor):
     np.testing.assert_array_equal(quotient(x, divisor), x / np.float32(divisor))
 
 
+@pytest.mark.own_code
 @needs_fma
 def test_they_are_products():
     for divisor in (10.0, -1e4, 0.3, 2.0**-7):
@@ -51,6 +52,7 @@ def test_they_are_products():
     assert text(10.0) == text(0.3)
 
 
+@pytest.mark.own_code
 def test_those_that_cannot_be_are_divisions():
     for divisor in (0.0, np.inf, np.nan, 1e-320, 1e300):
         assert division_by_constant.parts(divisor, "float64") is None

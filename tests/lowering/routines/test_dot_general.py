@@ -111,6 +111,7 @@ def test_a_view_is_strides_over_a_buffer():
     assert strides((2, 3, 6), (6, 12, 1), (0, 1), (2,)) is None
 
 
+@pytest.mark.own_code
 def test_code_is_shared_by_all_sizes():
     def text(n):
         a = positive(n)
@@ -140,6 +141,7 @@ def test_lengths_of_work_arrays_are_asked_for():
     assert integers >= 3 + 5 * 30
 
 
+@pytest.mark.own_code
 def test_the_right_operand_of_loops_has_its_rows_side_by_side():
     """Scores of attention: the keys of each head lie across what the loops go along."""
     q = np.random.default_rng(0).normal(size=(3, 2, 20, 6))
@@ -152,6 +154,7 @@ def test_the_right_operand_of_loops_has_its_rows_side_by_side():
     np.testing.assert_allclose(fnx.jit(f)(q, q), f(q, q), rtol=1e-13)
 
 
+@pytest.mark.own_code
 def test_sums_of_many_terms_do_not_wait_in_memory():
     """Rows that end within a vector: what is added to under a mask is late to be read again."""
     a, b = random(5, 12, 20), random(5, 20, 12)
@@ -186,6 +189,7 @@ def test_many_small_products_with_few_columns(columns, dtype):
             np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance * 20)
 
 
+@pytest.mark.own_code
 def test_few_columns_are_summed_up_in_registers():
     x, y = np.ones((500, 20)), np.ones((500, 20, 3))
     text = fnx.jit(lambda x, y: jnp.einsum("nb,nbi->ni", x, y)).lower(x, y).as_text("kernel")
@@ -210,6 +214,7 @@ COMPUTED = {
 }
 
 
+@pytest.mark.own_code
 @pytest.mark.parametrize("name", COMPUTED)
 @pytest.mark.parametrize("shape", [(40, 60), (300, 170)])
 def test_a_matrix_that_is_computed_for_one_product_needs_no_memory(name, shape):

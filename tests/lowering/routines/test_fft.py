@@ -16,6 +16,7 @@ from fnx.lowering.cpu.processor import thresholds
 from fnx.lowering.cpu.routines import fft
 from fnx.lowering.cpu.runtime import thread_pool
 
+pytestmark = pytest.mark.own_code
 _rng = np.random.default_rng(0)
 
 # Those of passes (products of small primes that fill vectors), and those of PocketFFT.

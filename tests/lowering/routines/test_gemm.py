@@ -109,6 +109,7 @@ def test_nans_stay_in_their_row_and_column(dtype):
     np.testing.assert_array_equal(found, a @ b)
 
 
+@pytest.mark.own_code
 def test_products_of_programs_use_it():
     def f(a, b, c):
         return a @ b + (c.T @ a).T, jnp.einsum("bij,bjk->bik", jnp.stack([a, b]), jnp.stack([c, a]))

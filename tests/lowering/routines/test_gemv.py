@@ -67,6 +67,7 @@ def test_nans_stay_in_their_row(dtype):
     np.testing.assert_array_equal(f(x[:70], a), x[:70] @ a)
 
 
+@pytest.mark.own_code
 def test_products_of_programs_use_it():
     def f(a, x, y):
         stack = jnp.stack([a, 2 * a])
@@ -80,6 +81,7 @@ def test_products_of_programs_use_it():
         np.testing.assert_allclose(got, want, rtol=1e-13)
 
 
+@pytest.mark.own_code
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_it_multiplies_what_is_long_enough_to_be_read_in_vectors(dtype):
     """A matrix of few rows, too: loops would add up number by number what lies side by side."""

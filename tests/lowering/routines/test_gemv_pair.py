@@ -79,6 +79,7 @@ PAIRS = {
 }
 
 
+@pytest.mark.own_code
 @pytest.mark.parametrize("name", PAIRS)
 def test_pairs_are_one_pass(name):
     f = PAIRS[name]
@@ -122,6 +123,7 @@ def test_others_are_left_alone(name):
         np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.own_code
 def test_threads_make_the_same_bits():
     a = RNG.normal(size=(1500, 1100))
     f = jax.jit(lambda a, x: ((a @ x), (a @ x) @ a))

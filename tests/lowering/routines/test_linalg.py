@@ -23,6 +23,7 @@ ORDERS = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 20, 65]
 SOME = {"float64": ORDERS, "complex128": ORDERS, "float32": [4, 6, 20], "complex64": [3, 8, 20]}
 
 
+@pytest.mark.own_code
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_cholesky_of_all_orders(dtype):
     report = agrees(*[(cholesky, positive(n, dtype=dtype)) for n in SOME[dtype]])
@@ -283,6 +284,7 @@ def test_singular_systems_give_inf_or_nan(n):
 # --- derivatives and loops ---------------------------------------------------------------------
 
 
+@pytest.mark.own_code
 @pytest.mark.parametrize("n", [9, 17, 40, 100])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_slopes_of_cholesky_factors(n, dtype):

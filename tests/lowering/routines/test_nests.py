@@ -141,6 +141,7 @@ def test_wide_channels_overlap_tiles():
     same(f, numbers((1, 17, 19, 7), np.float32), numbers((2, 3, 7, 104), np.float32, 1))
 
 
+@pytest.mark.own_code
 @pytest.mark.parametrize("channels", [16, 64])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_accumulators_fit_in_registers_with_what_they_are_made_of(channels, dtype):
@@ -372,12 +373,14 @@ def test_convolutions_along_one_axis(length, dtype):
         np.testing.assert_allclose(found, np.convolve(x, k, mode), rtol=tolerance, atol=1e-3)
 
 
+@pytest.mark.own_code
 def test_a_long_sum_of_products_has_several_vectors_under_way():
     x, k = np.ones(4000), np.ones(64)
     text = fnx.jit(lambda x, k: fnp.convolve(x, k, "valid")).lower(x, k).as_text("kernel")
     assert text.count("  private ") >= 2
 
 
+@pytest.mark.own_code
 def test_rows_that_are_pages_apart_are_few_in_a_tile():
     w = np.ones((1, 1, 3, 3))
     f = lambda x: lax.conv_general_dilated(x, w, (1, 1), "VALID")

@@ -116,6 +116,7 @@ def test_top_k(dtype):
     agrees(*cases)
 
 
+@pytest.mark.own_code
 def test_code_is_shared_by_all_lengths():
     def text(n):
         x = np.zeros(n)

@@ -69,6 +69,7 @@ def test_gradients_of_rows(f):
     np.testing.assert_allclose(np.sum(gradient * direction), difference, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.own_code
 @pytest.mark.parametrize("f", [softmax, layer_norm, normalised, cosines])
 def test_one_nest_without_memory_of_the_size_of_the_array(f):
     text = kernel(lambda x: f(jnp, x), RNG.normal(size=(300, 200)))
@@ -76,12 +77,14 @@ def test_one_nest_without_memory_of_the_size_of_the_array(f):
     assert "global" not in text
 
 
+@pytest.mark.own_code
 def test_long_rows_stay_in_memory():
     text = kernel(lambda x: softmax(jnp, x), RNG.normal(size=(40, 20_000)))
     assert text.count("\nkernel ") == 1
     assert "private" not in text
 
 
+@pytest.mark.own_code
 def test_single_numbers_at_the_end_are_vectors():
     text = kernel(lambda x: log_sum_exp(jnp, x), RNG.normal(size=(300, 200)))
     assert text.count("\nkernel ") == 2
@@ -151,6 +154,7 @@ def test_last_vectors_overlap(n, dtype):
         assert ours.dtype == dtype
 
 
+@pytest.mark.own_code
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("n", [18, 39, 47])
 def test_last_vectors_of_rows_on_the_stack_overlap(n, dtype):

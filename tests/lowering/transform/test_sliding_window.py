@@ -48,6 +48,7 @@ def limited(x, y, axis):
     return new, squares.at[ahead].add(share * slope * slope)
 
 
+@pytest.mark.own_code
 @pytest.mark.parametrize("shape", [(40, 42, 44), (33, 50, 47), (70, 12, 100), (41, 40, 40)])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_fluxes_along_an_axis(shape, axis):
@@ -63,6 +64,7 @@ def test_fluxes_along_an_axis(shape, axis):
         np.testing.assert_allclose(found, wanted, rtol=1e-13, atol=1e-13)
 
 
+@pytest.mark.own_code
 def test_steps_of_a_simulation():
     """What one step leaves, the next one finds; along the other axis columns meet."""
     x, y = np.random.default_rng(2).uniform(size=(2, 36, 48, 60))

@@ -46,6 +46,7 @@ def there_and_back_numpy(x):
     return up
 
 
+@pytest.mark.own_code
 @pytest.mark.parametrize("lanes", [(6000,), (6007,), (75, 80), (61, 101), (3, 2000), (2, 50, 60)])
 def test_two_sweeps(lanes):
     """Also where a remainder of lanes is no whole strip, and lanes have several axes."""
@@ -57,6 +58,7 @@ def test_two_sweeps(lanes):
     np.testing.assert_allclose(found, there_and_back_numpy(x), rtol=1e-13, atol=1e-13)
 
 
+@pytest.mark.own_code
 @pytest.mark.parametrize(
     ("bits", "lanes", "widths"),
     [(512, 1000, ["32", "8"]), (256, 1000, ["20"]), (512, 100, ["20"]), (512, 160, ["32"])],
@@ -71,6 +73,7 @@ def test_strips_are_of_whole_vectors(monkeypatch, bits, lanes, widths):
     np.testing.assert_allclose(found, there_and_back_numpy(x), rtol=1e-13, atol=1e-13)
 
 
+@pytest.mark.own_code
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_columns_along_any_axis(axis):
     x = np.random.default_rng(1).normal(size=(40, 70, 50))
@@ -106,6 +109,7 @@ def lorenz(y):
     return jnp.stack([10 * (y[1] - y[0]), y[0] * (28 - y[2]) - y[1], y[0] * y[1] - 8 / 3 * y[2]])
 
 
+@pytest.mark.own_code
 @pytest.mark.parametrize("members", [40_000, 40_003])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_members_of_an_ensemble(members, dtype):
@@ -127,6 +131,7 @@ def test_members_of_an_ensemble(members, dtype):
     np.testing.assert_allclose(found, wanted.T, **close)
 
 
+@pytest.mark.own_code
 def test_what_all_lanes_share_is_carried_along():
     """Time is the same number for all lanes; its last value is asked for, or is not."""
 
@@ -204,6 +209,7 @@ def test_gathers_along_levels_stay_within_lanes_and_others_do_not():
     np.testing.assert_allclose(fnx.jit(lanes)(y, other), wanted, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.own_code
 def test_sweeps_inside_an_outer_loop():
     """What one outer round leaves, the next one finds."""
     x = np.random.default_rng(8).normal(size=(LEVELS, LANES))
@@ -227,6 +233,7 @@ def test_donated_states_are_updated_strip_by_strip():
     np.testing.assert_allclose(fn(jnp.array(x)), wanted, rtol=1e-13)
 
 
+@pytest.mark.own_code
 def test_long_work_asks_in_between_whether_to_stop():
     """Strips are made in pieces of about a second, and no strip takes longer."""
     x = jnp.zeros((100_000,))
