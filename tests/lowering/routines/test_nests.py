@@ -396,5 +396,5 @@ def test_gradient_of_a_few_taps_has_terms_in_the_lanes_of_vectors(sides, taps):
     f = lambda w: fnp.sum(fnp.sin(lax.conv_general_dilated(x, w, strides, "SAME")))
     text = fnx.jit(fnx.grad(f)).lower(w).as_text("kernel")
     sums = [line for line in text.split("\n") if "# reassociate" in line]
-    assert sums and max(line.count(" = 0.0") for line in sums) == w.size
+    assert max([line.count(" = 0.0") for line in sums], default=0) == w.size
     same(fnx.grad(f), w)
