@@ -7,7 +7,6 @@ from math import inf, prod
 from typing import Any
 
 from fnx.core import policy
-from fnx.core.cost import SIMPLE
 from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var
 from fnx.interpreters.control_flow import ScanRecord
 from fnx.ops.linalg.contraction import DotGeneral
@@ -21,8 +20,8 @@ def recompute_cost(eqn: Eqn, loops: bool = False) -> float:
     prim: Any = eqn.prim
     if loops and isinstance(prim, ScanRecord):
         return prim.length * sum(max(policy.ITERATION_BYTES, _in_loop(e)) for e in prim.jaxpr.eqns)
-    if prim.update_operand is not None:
-        return _copied(eqn)
+    if prim.update_operand is not None:  # it costs what it copies
+        return float(sum(v.aval.nbytes for v in eqn.outs))
     size = max((v.aval.size for v in eqn.outs), default=0)
     if isinstance(prim, DotGeneral):
         (contracting, _), _ = prim.dimension_numbers
@@ -36,16 +35,6 @@ def recompute_cost(eqn: Eqn, loops: bool = False) -> float:
         if worth <= policy.RECOMPUTED_BYTES and count <= policy.RECOMPUTED_ELEMENTS
         else worth * count
     )
-
-
-def _copied(eqn: Eqn) -> float:
-    """Of an update, which costs what it copies; a box of most of an array is one pass of what makes it."""
-    prim: Any = eqn.prim
-    dense = getattr(prim, "dense_box", None)
-    whole, part = eqn.outs[0].aval.size, eqn.inputs[prim.update_operand].aval.size
-    if dense is not None and dense() is not None and 2 * part >= whole:
-        return SIMPLE.worth * whole
-    return float(sum(v.aval.nbytes for v in eqn.outs))
 
 
 def _in_loop(eqn: Eqn) -> float:
