@@ -179,6 +179,7 @@ FOLDED_PRODUCT = 512  # multiplications, and
 # results, up to which a product is a reduction that fuses with what it is made of
 FOLDED_RESULTS = 16
 FOLDED_CONVOLUTION = 512  # products of a convolution that are not worth the tiles of a large nest
+LONG_SUM = 32  # terms of each of a few sums from which on the lanes of vectors are terms, not sums
 TANGENT_ORDER = 8  # up to this order, the tangent of a factor is made of systems and products
 
 # fnx/observe/displays

@@ -39,7 +39,7 @@ def computed_anew(body: Jaxpr, inputs: Sequence[Var], outs: Sequence[Any]) -> li
             places = equation_order.overwritten(eqn)
             if eqn.prim.name in ("reshape", "squeeze"):
                 places = [eqn.inputs[0]]
-            if not places or id(eqn) in anew:
+            if not places or id(eqn) in anew or equation_order.waits_for_readers(eqn, old, maker):
                 return False
             if len(places) > 1:
                 return old in places or any(p in maker for p in places)

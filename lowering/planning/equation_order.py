@@ -134,6 +134,11 @@ def _pulls_elsewhere(eqn: Eqn, old: Var, maker: dict[Var, Eqn]) -> bool:
     return False
 
 
+def waits_for_readers(eqn: Eqn, old: Var, maker: dict[Var, Eqn]) -> bool:
+    """Whether a box's new elements read an array anywhere but where they go: they cannot take its place."""
+    return _changes_bulk(eqn) and _pulls_elsewhere(eqn, old, maker)
+
+
 def box_chains(jaxpr: Jaxpr) -> tuple[set[int], set[int]]:
     """Ids of the equations of chains of box updates that are made in one pass; of which, elsewhere.
 

@@ -353,7 +353,9 @@ class ConvGeneralDilated(Primitive):
         if padded or sums != aval.dtype or x.dtype != dtypes.NAME[sums]:
             return self._in_steps(x, w, sums, aval.dtype)
         products = aval.size * prod(w.shape) // max(w.shape[self.dimension_numbers.rhs_spec[0]], 1)
-        if products and (products <= policy.FOLDED_CONVOLUTION or dtypes.is_complex(sums)):
+        # A filter's gradient: its sums are too few for tiles, in which each would wait for its terms.
+        few = aval.size <= policy.SMALL and products >= policy.LONG_SUM * aval.size
+        if products and (few or products <= policy.FOLDED_CONVOLUTION or dtypes.is_complex(sums)):
             return conv_recipes.fold(self, x, w, aval)
         return conv_recipes.products(self, x, w, aval)
 

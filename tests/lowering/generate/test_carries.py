@@ -137,3 +137,19 @@ def test_derivatives_in_blocks_of_a_stencil(length):
     ends = [fnx.jit(fnx.grad(f))(x + h * d) for h in (1e-6, -1e-6)]
     curve = fnx.jit(lambda x: fnx.jvp(fnx.grad(f), (x,), (d,))[1])(x)
     np.testing.assert_allclose(curve, (ends[0] - ends[1]) / 2e-6, rtol=1e-5, atol=1e-4)
+
+
+def test_a_chain_of_boxes_that_reads_neighbours_is_computed_anew():
+    """What is added to a carry is read from it at other places: the sum goes to the other half."""
+
+    def step(np_, x):
+        inner = x[1:-1] // 2
+        if np_ is np:
+            found = x * 2
+            found[:-2] += inner
+            found[2:] += inner
+            return (found,)
+        return ((x * 2).at[:-2].add(inner).at[2:].add(inner),)
+
+    f = nested(3, 2, step, np.arange(N))
+    assert copies_in_loops(f, np.arange(N)) == 0

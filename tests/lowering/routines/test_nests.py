@@ -389,3 +389,15 @@ def test_rows_that_are_pages_apart_are_few_in_a_tile():
     assert text(512).count("  private ") <= text(500).count("  private ")
     x = np.random.default_rng(3).normal(size=(1, 1, 20, 512))
     same(f, x)
+
+
+@pytest.mark.parametrize(("sides", "taps"), [((300,), (5,)), ((20, 30), (3, 3)), ((40,), (16,))])
+def test_gradient_of_a_few_taps_has_terms_in_the_lanes_of_vectors(sides, taps):
+    """One sum for each tap, over all of the signal; a vector of taps would wait for each term."""
+    x, w = numbers((1, 1, *sides), np.float64), numbers((1, 1, *taps), np.float64, 1)
+    strides = (1,) * len(sides)
+    f = lambda w: fnp.sum(fnp.sin(lax.conv_general_dilated(x, w, strides, "SAME")))
+    text = fnx.jit(fnx.grad(f)).lower(w).as_text("kernel")
+    sums = [line for line in text.split("\n") if "# reassociate" in line]
+    assert max([line.count(" = 0.0") for line in sums], default=0) == w.size
+    same(fnx.grad(f), w)
