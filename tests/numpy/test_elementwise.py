@@ -420,7 +420,7 @@ def test_logarithms_of_complex_infinities_and_zero(name):
 
 
 def test_slopes_at_kinks():
-    """Where two operands are equal, fmax and fmin take the second; at the origin hypot's slopes are halves."""
+    """Of equal operands fmax and fmin take the second; at the origin slopes of hypot are halves."""
     for f, x, y, expected in [
         (jnp.fmax, 1.0, 1.0, (0.0, 1.0)),
         (jnp.fmin, 1.0, 1.0, (0.0, 1.0)),

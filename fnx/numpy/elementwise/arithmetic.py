@@ -342,7 +342,7 @@ def fmin(x1, x2):
 
 
 def _or_nan(first: Array, y: Array) -> Array:
-    """Where fmax and fmin take their first operand; of equal ones they take the second, and so all of its slope."""
+    """Where fmax and fmin take their first operand; of equal ones they take the second, with its slope."""
     return ops.or_(first, ops.ne(y, y)) if dtypes.is_inexact(y.dtype) else first
 
 
