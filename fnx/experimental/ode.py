@@ -1,7 +1,9 @@
 """odeint: ordinary differential equations by an adaptive Runge-Kutta method, with the adjoint method.
 
 E. Hairer, S. P. Norsett, G. Wanner: Solving Ordinary Differential Equations I, 2nd edition: the method of
-Dormand and Prince (table II.5.2), its continuous extension (II.6), step sizes (II.4).
+Dormand and Prince (table II.5.2), step sizes (II.4). The error's estimate, and the quartic through both
+ends of a step with their slopes and through its middle, are L. F. Shampine's (Math. Comp. 46, 1986). These,
+norms and what the adjoint carries are JAX's, so steps are too, and results agree far below the tolerances.
 """
 
 from collections.abc import Callable
@@ -34,10 +36,13 @@ _STAGES = (
     (9017 / 3168, -355 / 33, 46732 / 5247, 49 / 176, -5103 / 18656),
     (35 / 384, 0.0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84),
 )
-_ERROR = (71 / 57600, 0.0, -71 / 16695, 71 / 1920, -17253 / 339200, 22 / 525, -1 / 40)
-_DENSE = (
-    -12715105075 / 11282082432, 0.0, 87487479700 / 32700410799, -10690763975 / 1880347072,
-    701980252875 / 199316789632, -1453857185 / 822651844, 69997945 / 29380423,
+_ERROR = (
+    35 / 384 - 1951 / 21600, 0.0, 500 / 1113 - 22642 / 50085, 125 / 192 - 451 / 720,
+    12231 / 42400 - 2187 / 6784, 11 / 84 - 649 / 6300, -1 / 60,
+)  # fmt: skip
+_MIDDLE = (
+    6025192743 / 60171106304, 0.0, 51252292925 / 130801643196, -2691868925 / 90256659456,
+    187940372067 / 3189068634112, -1776094331 / 39487288512, 11237099 / 470086768,
 )  # fmt: skip
 
 
@@ -105,17 +110,21 @@ def _step(f: Callable, y: Any, slope: Any, t: Any, dt: Any) -> tuple:
     for node, weights in zip(_NODES[1:], _STAGES[1:]):
         new = y + dt * _combine(weights, ks)
         ks.append(f(new, t + node * dt))
-    change = new - y
-    bend = dt * slope - change
-    dense = [y, change, bend, change - dt * ks[-1] - bend, dt * _combine(_DENSE, ks)]
+    middle, start, end = y + dt * _combine(_MIDDLE, ks), dt * slope, dt * ks[-1]
+    dense = [
+        y,
+        start,
+        -4.0 * start + end - 11.0 * y - 5.0 * new + 16.0 * middle,
+        5.0 * start - 3.0 * end + 18.0 * y + 14.0 * new - 32.0 * middle,
+        2.0 * (end - start) - 8.0 * (y + new) + 16.0 * middle,
+    ]
     return new, ks[-1], dt * _combine(_ERROR, ks), jnp.stack(dense)
 
 
 def _between(dense: Any, part: Any) -> Any:
     """The value after a part (0 to 1) of the last step."""
     a, b, c, d, e = dense
-    rest = 1.0 - part
-    return a + part * (b + rest * (c + part * (d + rest * e)))
+    return a + part * (b + part * (c + part * (d + part * e)))
 
 
 def _norm(x: Any) -> Any:
@@ -124,10 +133,11 @@ def _norm(x: Any) -> Any:
 
 def _first_step(f: Callable, y: Any, slope: Any, t: Any, rtol: float, atol: float) -> Any:
     scale = atol + jnp.abs(y) * rtol
-    d0, d1 = _norm(y / scale), _norm(slope / scale)
+    norm = jnp.linalg.norm  # the root of a sum, not of a mean, in the estimate of the first step
+    d0, d1 = norm(y / scale), norm(slope / scale)
     small = (d0 < 1e-5) | (d1 < 1e-5)
     h0 = jnp.where(small, 1e-6, 0.01 * d0 / jnp.where(small, 1.0, d1))
-    d2 = _norm((f(y + h0 * slope, t + h0) - slope) / scale) / h0
+    d2 = norm((f(y + h0 * slope, t + h0) - slope) / scale) / h0
     largest = jnp.maximum(d1, d2)
     flat = largest <= 1e-15
     h1 = jnp.where(
@@ -203,7 +213,10 @@ def _forward(
 def _backward(
     func: Callable, rtol: float, atol: float, mxstep: float, hmax: float, kept: tuple, ct: Any
 ) -> tuple:
-    """The adjoint a(t) of y(t) runs backwards: da/dt = -a df/dy; that of args adds up a df/dargs."""
+    """The adjoint a(t) of y(t) runs backwards: da/dt = -a df/dy; those of t and args add up.
+
+    What they add up are a df/dt and a df/dargs.
+    """
     ys, ts, args = kept
     leaves, treedef = operations.tree_flatten(args)
     moves = [is_inexact(jnp.asarray(x).dtype) for x in leaves]
@@ -215,33 +228,29 @@ def _backward(
         return func(y, t, *treedef.unflatten(full))
 
     def augmented(state: tuple, s: Any) -> tuple:
-        y, a, _ = state
-        rate, pull = vjp(lambda y, some: f(y, -s, some), y, chosen)
+        y, a, _, _ = state
+        rate, pull = vjp(f, y, -s, chosen)
         return (-rate, *pull(a))
 
     def back(carry: tuple, row: tuple) -> tuple:
-        a, some = carry
-        y, t, before, g_before = row
+        a, first, some = carry
+        y, t, before, g_before, slope_ct = row
         span = jnp.stack([-t, -before])
         options = {"rtol": rtol, "atol": atol, "mxstep": mxstep, "hmax": hmax}
-        state = odeint(augmented, (y, a, some), span, **options)
-        _, a, some = operations.tree_map(lambda x: x[1], state)
-        return (a + g_before, some), None
+        state = odeint(augmented, (y, a, first - slope_ct, some), span, **options)
+        _, a, first, some = operations.tree_map(lambda x: x[1], state)
+        return (a + g_before, first, some), None
 
     def slope_along(y: Any, t: Any, g: Any) -> Any:
         return jnp.sum((f(y, t, chosen) * g).real)
 
     _, times_ct = scan(lambda _, row: (None, slope_along(*row)), None, (ys[1:], ts[1:], ct[1:]))
-    # The first cotangent is for y0 itself, which does not move with the first time.
-    zero = jnp.zeros_like(ct[0])
-    pulled = ct.at[0].set(zero)
-    start = pulled[-1], [jnp.zeros_like(x) for x in chosen]
-    rows = ys[1:], ts[1:], ts[:-1], pulled[:-1]
-    (a, some), _ = scan(back, start, rows, reverse=True)
-    first = -slope_along(ys[0], ts[0], a)
+    start = ct[-1], jnp.zeros((), ts.dtype), [jnp.zeros_like(x) for x in chosen]
+    rows = ys[1:], ts[1:], ts[:-1], ct[:-1], times_ct
+    (a, first, some), _ = scan(back, start, rows, reverse=True)
     it = iter(some)
     args_ct = treedef.unflatten([next(it) if m else x for x, m in zip(leaves, moves)])
-    return (a + ct[0], jnp.concatenate([first[None], times_ct]), *args_ct)
+    return (a, jnp.concatenate([first[None], times_ct]), *args_ct)
 
 
 _odeint.defvjp(_forward, _backward)

@@ -6,6 +6,7 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.errors import InvalidValue
+from fnx.lax.parameterized import round as round_away
 from fnx.numpy.arrays.creation import asarray
 from fnx.numpy.arrays.util import to_array
 from fnx.numpy.elementwise import ufuncs as u
@@ -32,7 +33,7 @@ _PLACES = {
 
 
 def _nearest(x):
-    return [(u.floor(x + 0.5).astype(np.int32) if x.dtype.kind == "f" else x, None)]
+    return [(round_away(x).astype(np.int32) if x.dtype.kind == "f" else x, None)]
 
 
 def _linear(x):
@@ -45,8 +46,9 @@ def _linear(x):
 def map_coordinates(input, coordinates, order, mode="constant", cval=0.0):
     """The input, interpolated at one array of coordinates for each axis.
 
-    `order` 0 takes the nearest element, 1 interpolates linearly. `mode` says what lies outside:
-    'constant' (`cval`), 'nearest', 'wrap', 'mirror' or 'reflect'.
+    `order` 0 takes the nearest element, of two that are equally near the one farther from zero; 1
+    interpolates linearly. `mode` says what lies outside: 'constant' (`cval`), 'nearest', 'wrap', 'mirror'
+    or 'reflect'.
 
     ValueError for another number of coordinates than axes; NotImplementedError for other orders
     and modes.
@@ -88,7 +90,7 @@ def map_coordinates(input, coordinates, order, mode="constant", cval=0.0):
             term = term if weight is None else term * weight
         total = term if total is None else total + term
     if dtypes.is_integer(x.dtype) and dtypes.is_float(total.dtype):
-        total = u.where3(total >= 0, u.floor(total + 0.5), u.ceil(total - 0.5))
+        total = round_away(total)
     return total.astype(x.dtype)
 
 

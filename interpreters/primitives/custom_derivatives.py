@@ -421,7 +421,7 @@ class Pullback(Primitive):
         known, linear = args[: self.residuals], args[self.residuals :]
         full = [
             None if not has_tangent(a) or (ct is None and self.symbolic)
-            else zeros(a) if ct is None else ct
+            else typed_zeros(a) if ct is None else ct
             for ct, a in zip(cts, self.outs)
         ]  # fmt: skip
         found = only(self.mask, self.bwd(*known, *full))

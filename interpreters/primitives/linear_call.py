@@ -15,7 +15,7 @@ from fnx.core.recipe import Call, Operand, Recipe
 from fnx.interpreters.batching import batch_jaxpr, place_axis
 from fnx.interpreters.operands import check_operands, given, spread, undefined
 from fnx.interpreters.passes.compiled import run
-from fnx.ops.structure.basic import zeros
+from fnx.ops.base.broadcast import typed_zeros
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class LinearCall(Primitive):
                 "linear ones alone: use lax.stop_gradient, or custom_jvp"
             )
         slopes = [
-            zeros(x.aval) if t is None else t
+            typed_zeros(x.aval) if t is None else t
             for x, t in zip(primals[n:], tangents[n:], strict=True)
         ]
         return self.apply(*primals), self.apply(*primals[:n], *slopes)
@@ -56,7 +56,8 @@ class LinearCall(Primitive):
     def transpose(self, cts: tuple, *args: object) -> Sequence:
         n = self.residuals
         full = [
-            zeros(a) if ct is None else ct for ct, a in zip(cts, self.jaxpr.out_avals, strict=True)
+            typed_zeros(a) if ct is None else ct
+            for ct, a in zip(cts, self.jaxpr.out_avals, strict=True)
         ]
         turned = replace(self, jaxpr=self.transposed, transposed=self.jaxpr)
         outs = turned.apply(*args[:n], *full)  # type: ignore[arg-type]

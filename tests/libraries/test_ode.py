@@ -137,3 +137,22 @@ def test_rates_may_come_in_another_container():
     np.testing.assert_allclose(ys, np.stack([np.sin(t), np.cos(t)], 1), atol=1e-6)
     slope = fnx.grad(lambda y0: odeint(rates, y0, t)[-1, 0])(jnp.array([0.0, 1.0]))
     np.testing.assert_allclose(slope, [np.cos(1.0), np.sin(1.0)], atol=1e-6)
+
+
+def test_steps_are_those_of_jax():
+    jax = pytest.importorskip("jax")
+    theirs = pytest.importorskip("jax.experimental.ode")
+
+    def final(np_, solve, stiffness, t):
+        rate = lambda y, t, k: [y[1], -k * y[0] * np_.cos(t)]
+        options = {"rtol": 1e-3, "atol": 1e-3}  # far from the solution, so other steps show
+        return solve(rate, [1.0, 0.2], t, stiffness, **options)[0].sum()
+
+    t = np.array([0.0, 0.5, 4.0])
+    ours = fnx.grad(lambda *a: final(jnp, odeint, *a), (0, 1))(2.0, jnp.asarray(t))
+    with jax.enable_x64(True):
+        expected = jax.grad(lambda *a: final(jax.numpy, theirs.odeint, *a), (0, 1))(
+            2.0, jax.numpy.asarray(t)
+        )
+    for a, b in zip(ours, expected, strict=True):
+        close(a, b, 1e-9)

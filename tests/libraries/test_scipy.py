@@ -170,6 +170,22 @@ def test_map_coordinates_in_a_constant_field():
     check(fnx.scipy.ndimage.map_coordinates(DATA["A"], places, order=1, cval=7.0), expected)
 
 
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        ("constant", [-1, -1, 1, 2, 2, 3, 5]),
+        ("wrap", [4, 5, 1, 2, 2, 3, 5]),
+        ("mirror", [3, 2, 1, 2, 2, 3, 5]),
+        ("reflect", [2, 1, 1, 2, 2, 3, 5]),
+    ],
+)
+def test_nearest_element_of_two_that_are_equally_near(mode, expected):
+    """Coordinates are rounded away from zero, as JAX rounds them."""
+    places = [np.array([-1.5, -0.5, np.nextafter(0.5, 0), 0.5, 1.0, 1.5, 3.5])]
+    found = fnx.scipy.ndimage.map_coordinates(np.arange(1, 6), places, 0, mode=mode, cval=-1)
+    np.testing.assert_array_equal(found, expected)
+
+
 CONTINUOUS = {
     "norm": (),
     "expon": (),

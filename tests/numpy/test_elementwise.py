@@ -417,3 +417,17 @@ def test_logarithms_of_complex_infinities_and_zero(name):
         found = np.asarray(f(z))
         np.testing.assert_allclose(found.real, expected.real, rtol=1e-13)
         np.testing.assert_allclose(found.imag, expected.imag, rtol=1e-13)
+
+
+def test_slopes_at_kinks():
+    """Of equal operands fmax and fmin take the second; at the origin slopes of hypot are halves."""
+    for f, x, y, expected in [
+        (jnp.fmax, 1.0, 1.0, (0.0, 1.0)),
+        (jnp.fmin, 1.0, 1.0, (0.0, 1.0)),
+        (jnp.fmax, 2.0, np.nan, (1.0, 0.0)),
+        (jnp.fmin, np.nan, 2.0, (0.0, 1.0)),
+        (jnp.hypot, 0.0, 0.0, (0.5, 0.5)),
+        (jnp.hypot, 3.0, 4.0, (0.6, 0.8)),
+    ]:
+        for grad in (fnx.grad(f, (0, 1)), fnx.jit(fnx.grad(f, (0, 1)))):
+            np.testing.assert_allclose(grad(x, y), expected, rtol=1e-15, err_msg=str((f, x, y)))

@@ -89,6 +89,16 @@ def pulled_too(f):
     return g
 
 
+@fnx.custom_vjp
+def sum_and_itself(x, y):
+    return x + y, y
+
+
+sum_and_itself.defvjp(
+    lambda x, y: (sum_and_itself(x, y), None), lambda _, cts: (cts[0], cts[0] + cts[1])
+)
+
+
 # A function, its argument, and which of its results are weak.
 CASES = [
     (sums, weak_row(), (False,)),
@@ -177,6 +187,11 @@ CASES = [
     (pulled(ROW.at[0].set), WEAK, (True,)),
     (pulled(ROW.at[0].add), WEAK, (True,)),
     (pulled(ROW.at[0].set), STRONG, (False,)),
+    # Cotangents of results that nobody reads are zeros as weak as the results.
+    (fnx.grad(lambda x: sum_and_itself(x, x)[0]), WEAK, (True,)),
+    (fnx.grad(lambda x: sum_and_itself(x, x)[1]), WEAK, (True,)),
+    (fnx.grad(lambda x: sum_and_itself(x, x)[0]), STRONG, (False,)),
+    (fnx.grad(lambda x: sum_and_itself(STRONG, x)[1]), WEAK, (False,)),
 ]
 
 

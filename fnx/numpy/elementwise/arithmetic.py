@@ -328,8 +328,7 @@ def fmax(x1, x2):
     Array([2., 2.], dtype=float64)
     """
     x, y = fit("fmax", promote("fmax", x1, x2))
-    larger = ops.max_(x, y)
-    return _skip_nan(larger, x, y)
+    return where3(_or_nan(ops.gt(x, y), y), x, y)
 
 
 def fmin(x1, x2):
@@ -339,13 +338,12 @@ def fmin(x1, x2):
     Array([1., 2.], dtype=float64)
     """
     x, y = fit("fmin", promote("fmin", x1, x2))
-    return _skip_nan(ops.min_(x, y), x, y)
+    return where3(_or_nan(ops.lt(x, y), y), x, y)
 
 
-def _skip_nan(out: Array, x: Array, y: Array) -> Array:
-    if not dtypes.is_inexact(x.dtype):
-        return out
-    return where3(ops.ne(x, x), y, where3(ops.ne(y, y), x, out))
+def _or_nan(first: Array, y: Array) -> Array:
+    """Where fmax and fmin take their first operand; of equal ones they take the second, with its slope."""
+    return ops.or_(first, ops.ne(y, y)) if dtypes.is_inexact(y.dtype) else first
 
 
 def real(val, /):

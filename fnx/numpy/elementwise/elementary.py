@@ -184,8 +184,11 @@ def hypot(x1, x2, /):
         raise InvalidValue("hypot is not defined for complex numbers")
     x, y = ops.abs_(x), ops.abs_(y)
     big, small = _ordered(x, y)
-    ratio = ops.div(small, select(ops.eq(big, zero(big)), one(big), big))
+    none = ops.eq(big, zero(big))
+    ratio = ops.div(small, select(none, one(big), big))
     out = ops.mul(big, ops.sqrt(ops.add(ops.square(ratio), one(big))))
+    # The norm has a kink at the origin: its slope there is half that of each operand's absolute value.
+    out = select(none, ops.mul(constant(0.5, big.dtype), ops.add(x, y)), out)
     infinite = constant(math.inf, big.dtype)
     either = ops.or_(ops.eq(x, infinite), ops.eq(y, infinite))  # even if the other is nan
     return beside_constants(select(either, infinite, out))
