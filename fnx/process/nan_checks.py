@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,13 @@ from fnx.core.interpreter import Interpreter, current, evaluate, set_current
 from fnx.core.jaxpr import subjaxprs
 from fnx.core.primitive import Primitive
 from fnx.core.source import Source, any_index, at_line, members_at, members_of, origin
+from fnx.core.threads.atomic import setter
+from fnx.interpreters.batching import BatchTracer
+from fnx.interpreters.jvp import JVPTracer
 from fnx.ops.structure.dynamic_slice import DynamicSlice, DynamicSliceAdd, DynamicUpdateSlice
 from fnx.ops.structure.gather import AnyScatter, Gather
 from fnx.process.watched import run_watched, running
+from fnx.pytree.operations import tree_leaves
 
 
 class NanFound(FnxError, FloatingPointError):
@@ -44,17 +49,122 @@ class FindNans(Interpreter):
                 if not config.debug_index.value
                 else _indexed(prim, args)
             )
-            what = _made(outs, args)
-            if what:
-                if any(subjaxprs(prim)):
-                    run_watched(prim, args, _look)
-                    run_watched(prim, args, _look_at_numbers)
-                members = _members(what, origin.get(), outs)
-                text = _message(what, prim.name, args, outs)
-                raise NanFound(text + _EXPECTED + members + _places())
+            call = running_call.get()
+            if call is not None:
+                call.note(prim, args, outs)
+            elif what := _made(outs, args):
+                raise _found(what, prim, args, outs)
         finally:
             current.reset(token)
         return outs
+
+
+def _found(what: str, prim: Primitive, args: tuple, outs: tuple) -> NanFound:
+    """The error that names an operation, or the one in its jaxprs."""
+    try:
+        if any(subjaxprs(prim)):
+            run_watched(prim, args, _look)
+            run_watched(prim, args, _look_at_numbers)
+    except NanFound as inner:
+        return inner
+    return NanFound(
+        _message(what, prim.name, args, outs) + _EXPECTED + _here(prim.name, what, outs)
+    )
+
+
+def _here(name: str, what: str, outs: Sequence[Array]) -> str:
+    """Whose derivative an operation is part of that runs now, and for which members."""
+    source = origin.get()
+    role = "" if source is None or source.role.endswith(f" of {name}") else source.role
+    said = f"\n  in {role}" if role else ""
+    return said + _members(what, source, outs) + _places()
+
+
+class PublicCall:
+    """A public function that runs at once: only what its results have is wrong, and is traced back.
+
+    What a formula makes on its way, and chooses against in the end, is no mistake of the caller's.
+    """
+
+    def __init__(self) -> None:
+        # By the numbers that are wrong: these, why, and of which members.
+        self.blamed: dict[int, tuple[Any, NanFound | None, str]] = {}
+
+    def note(self, prim: Primitive, args: tuple, outs: tuple) -> None:
+        """Keep which operation it comes from that results are wrong."""
+        wrong = [o for o in outs if _any(_is_wrong, [o])]
+        if not wrong:
+            return
+        error, members = self.of(args)
+        if error is None and (what := _made(outs, args)):
+            error = _found(what, prim, args, outs)
+        if error is None and not members:  # a number in the function's text, or a slope that is one
+            what = "nan" if config.debug_nans.value and _any(np.isnan, outs) else "infinity"
+            members = _members(what, origin.get(), outs)
+            if getattr(origin.get(), "role", ""):
+                text = _message(what, prim.name, args, outs) + "An operand of it is one already."
+                error = NanFound(text + _here(prim.name, what, outs))
+        self.blamed.update({id(o._value): (o._value, error, members) for o in wrong})  # type: ignore[attr-defined]
+
+    def of(self, arrays: Sequence[Array]) -> tuple[NanFound | None, str]:
+        """Why arrays are wrong, if it is known, and to which members of vmaps that belongs."""
+        known = [
+            self.blamed[k] for x in arrays if (k := id(getattr(x, "_value", None))) in self.blamed
+        ]
+        for _, error, members in (*[k for k in known if k[1] is not None], *known):
+            return error, members
+        return None, ""
+
+
+def _is_wrong(x: np.ndarray) -> np.ndarray:
+    """What the settings look for."""
+    infs = np.isinf(x) if config.debug_infs.value else np.False_
+    return infs | np.isnan(x) if config.debug_nans.value else infs
+
+
+def _call_public(fun: Callable, inner: Callable, args: tuple, kwargs: dict) -> Any:
+    """Results of a public function, which are looked at when it is done."""
+    if running_call.get() is not None:
+        return inner(*args, **kwargs)
+    call = PublicCall()
+    token = _set_running_call[call]
+    try:
+        result = inner(*args, **kwargs)
+    finally:
+        running_call.reset(token)
+    given = _concrete((args, kwargs))
+    outs = _concrete(result)
+    if what := _made(outs, given):
+        error, members = call.of([o for o in outs if _any(_is_wrong, [o])])
+        text = _message(what, _name(fun), given, outs, "function") + _EXPECTED
+        raise error or NanFound(text + members + _places())
+    return result
+
+
+running_call: ContextVar[PublicCall | None] = ContextVar("fnx_running_call", default=None)
+_set_running_call = setter(running_call)
+
+
+def _name(fun: Callable) -> str:
+    """A public function with the module that users know it by."""
+    module = fun.__module__.removeprefix("fnx.")
+    inner = module.startswith("numpy.") and module not in ("numpy.linalg", "numpy.fft")
+    return f"{'numpy' if inner else module}.{fun.__name__}"
+
+
+def _concrete(tree: Any) -> list[Array]:
+    """All that is known of the numbers in a tree, those that tracers carry included."""
+    found: list[Array] = []
+    for x in tree_leaves(tree):
+        if isinstance(x, JVPTracer):
+            found += _concrete((x.primal, x.tangent))
+        elif isinstance(x, BatchTracer):
+            found += _concrete(x.value)
+        elif type(x) is ConcreteArray:
+            found.append(x)
+        elif isinstance(x, (float, complex, np.ndarray, np.generic)):
+            found += [ConcreteArray(v) for v in [np.asarray(x)] if v.dtype.kind in "fc"]
+    return found
 
 
 def _indexed(prim: Primitive, args: tuple) -> tuple:
@@ -125,11 +235,13 @@ def _any(test: Callable, values: Sequence[Array]) -> bool:
     return False
 
 
-def _message(what: str, name: str, args: Sequence[Array], outs: Sequence[Array]) -> str:
+def _message(
+    what: str, name: str, args: Sequence[Array], outs: Sequence[Array], kind: str = "operation"
+) -> str:
     given = ", ".join(_short(a) for a in args)
     article = "an" if what == "infinity" else "a"
     return (
-        f"the operation {name} made {article} {what}: of {given} it computed "
+        f"the {kind} {name} made {article} {what}: of {given} it computed "
         f"{', '.join(map(_short, outs))}{_element(what, args, outs)}. "
     )
 
@@ -238,6 +350,7 @@ def _places() -> str:
     return "".join([f"\n  in {place}" for place in reversed(running.get())])
 
 
+FindNans.run_public = staticmethod(_call_public)
 _finder = FindNans()
 
 

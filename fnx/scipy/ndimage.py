@@ -7,6 +7,7 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.errors import InvalidValue
 from fnx.numpy.arrays.creation import asarray
+from fnx.numpy.arrays.public_calls import serve as _retell
 from fnx.numpy.arrays.util import to_array
 from fnx.numpy.elementwise import ufuncs as u
 
@@ -93,3 +94,5 @@ def map_coordinates(input, coordinates, order, mode="constant", cval=0.0):
 
 
 __all__ = ["map_coordinates"]
+
+_retell(globals())
