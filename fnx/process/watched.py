@@ -87,7 +87,8 @@ class Watched(Primitive):
         given = [ConcreteArray(v) for v in values]
         found = [x if isinstance(x, Array) else ConcreteArray(np.asarray(x)) for x in results]
         self.look(self.inner, self.source, given, found, self.written)
-        return outs
+        kept = tuple([x if isinstance(x, Array) else f._value for x, f in zip(results, found)])
+        return kept if isinstance(outs, tuple) else kept[0]  # what the look may have written to
 
 
 def run_counting(prim: Primitive, run: Callable[[], Any]) -> Any:
@@ -126,11 +127,11 @@ def _ticking(body: Jaxpr) -> Jaxpr:
     return body.with_eqns([Eqn(Tick(), (), ()), *body.eqns])
 
 
-def run_watched(prim: Primitive, args: Sequence[Array], look: Look) -> None:
-    """Compute an operation with jaxprs again, step by step, each looked at."""
+def run_watched(prim: Primitive, args: Sequence[Array], look: Look) -> tuple[Array, ...]:
+    """The results of an operation with jaxprs, computed again step by step, each looked at."""
     with use(evaluate), config.disable_jit(True):
         inner = _within(prim, look)
-        run_counting(inner, lambda: evaluate.process(inner, tuple(args)))
+        return run_counting(inner, lambda: evaluate.process(inner, tuple(args)))
 
 
 __all__ = ["Watched", "run_watched", "running", "watched"]

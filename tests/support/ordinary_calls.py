@@ -46,7 +46,10 @@ def functions(room: str) -> Iterator[tuple[str, FunctionType]]:
     """The public functions of a room, with the names of their modules."""
     for module in ROOMS[room]:
         for name, f in sorted(vars(module).items()):
-            if type(f) is FunctionType and name[0] != "_" and name not in _OTHER:
+            own = (
+                room != "stats" or getattr(f, "__module__", "") == module.__name__
+            )  # they import helpers
+            if type(f) is FunctionType and name[0] != "_" and name not in _OTHER and own:
                 yield f"{module.__name__}.{name}", f
 
 
@@ -74,8 +77,8 @@ def calls(name: str, f: FunctionType, few: int) -> Iterator[tuple]:
 def has(test: Any, tree: Any) -> bool:
     """Whether a number in a tree passes a test of NumPy's."""
     for x in fnx.tree.leaves(tree):
-        kind = getattr(getattr(x, "dtype", None), "kind", "")
-        if isinstance(x, float) or (kind and kind in "fc"):
-            if test(np.asarray(x)).any():
+        if isinstance(x, (fnx.Array, np.ndarray, np.generic, float)):
+            kind = getattr(getattr(x, "dtype", None), "kind", "f")  # those of keys have none
+            if kind in ("f", "c") and test(np.asarray(x)).any():
                 return True
     return False
