@@ -26,8 +26,7 @@ from fnx.interpreters.batching import BatchTracer
 from fnx.interpreters.jvp import JVPTracer
 from fnx.ops.structure.dynamic_slice import DynamicSlice, DynamicSliceAdd, DynamicUpdateSlice
 from fnx.ops.structure.gather import AnyScatter, Gather
-from fnx.process.nan_origins import Infinities, Numbered, number_of
-from fnx.process.watched import run_watched, running
+from fnx.process.watched import Infinities, Numbered, number_of, run_watched, running
 from fnx.pytree.operations import tree_leaves
 
 
