@@ -12,7 +12,7 @@ import numpy as np
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.def_use import definitions
-from fnx.core.interpreter import current, set_current
+from fnx.core.interpreter import current, public_runner, set_current
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var, eval_jaxpr, made_once
 from fnx.core.primitive import AddTo, Primitive, Undefined
 from fnx.core.source import Source, origin, set_origin
@@ -49,8 +49,21 @@ class Tape:
             env.update(zip(eqn.outs, _applied(eqn, values), strict=True))
         return [None if o is None else _read(env, o) for o in self.outs]
 
-    def pull(self, cts: Sequence[Array | None]) -> list[Array | None]:
-        """Cotangents of the inputs, under the current interpreter."""
+    def pull(
+        self, cts: Sequence[Array | None], primals: Sequence[Array] | None = None
+    ) -> list[Array | None]:
+        """Cotangents of the inputs, under the current interpreter.
+
+        Who looks at results takes this for one operation, if `primals` say at what.
+        """
+        run = None if primals is None else public_runner()
+        return (
+            self._pulled(cts) if run is None else run(Tape.pull, self._pulled, (cts, primals), {})
+        )
+
+    def _pulled(
+        self, cts: Sequence[Array | None], primals: Sequence[Array] = ()
+    ) -> list[Array | None]:
         env: dict[Var, Any] = {}
         for out, ct in zip(self.outs, cts, strict=True):
             if type(out) is Var and ct is not None:

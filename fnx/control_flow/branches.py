@@ -19,7 +19,7 @@ from fnx.core.errors import (
     TypeMismatch,
     entrance,
 )
-from fnx.core.interpreter import Tracer
+from fnx.core.interpreter import Tracer, public_runner
 from fnx.core.jaxpr import Jaxpr, Var, eval_jaxpr, made_once, subjaxprs
 from fnx.interpreters.control_flow import ScanRecord
 from fnx.interpreters.primitives.cond import Cond
@@ -150,7 +150,12 @@ def _plain_branch(index: Array, funs: Sequence[Callable], operands: tuple, what:
 
 
 def _taken(jaxpr: Jaxpr, args: Sequence[Array]) -> list[Array]:
-    """Results of a known branch. One with long loops is compiled: their counters would be arrays."""
+    """Results of a known branch. One with long loops is compiled: their counters would be arrays.
+
+    So is what is looked at, of which only results count.
+    """
+    if public_runner() is not None:
+        return list(Jit(jaxpr, jaxpr.name, BACKEND)(*args))
     if _has_long_loops(jaxpr) and evaluates_known_values():
         return list(Jit(jaxpr, jaxpr.name, BACKEND).apply(*args))
     return eval_jaxpr(jaxpr, args)

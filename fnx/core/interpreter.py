@@ -57,6 +57,9 @@ class Interpreter:
     what = "an interpreter"
     parent: "Interpreter | None" = None
     looks = False  # whether it says of results where they come from
+    run_public: Callable | None = (
+        None  # how it runs a public function, if it looks at it as a whole
+    )
     ended = False  # whether the transformation is over and its tracers are dead
     __class_getitem__: Any = classmethod(GenericAlias)  # programs name the type of its tracers
     source: Source | None = None  # where the user called the transformation
@@ -103,6 +106,14 @@ def is_recorded(interpreter: Interpreter) -> bool:
     while interpreter.parent is not None and not interpreter.looks:
         interpreter = interpreter.parent
     return interpreter is not evaluate
+
+
+def public_runner() -> Callable | None:
+    """How public functions are run now, if not by calling them."""
+    interpreter = current.get()
+    while interpreter.parent is not None and not interpreter.looks:
+        interpreter = interpreter.parent
+    return interpreter.run_public
 
 
 class Tracer(Array):

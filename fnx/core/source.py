@@ -240,6 +240,9 @@ def warn_user(text: str, category: type[Warning]) -> None:
 # Where equations come from that are made of others, which the user's code wrote some time ago.
 origin: ContextVar[Source | None] = ContextVar("fnx_origin", default=None)
 set_origin = setter(origin)
+# The public function that runs now, for who looks at its results as a whole; none in users' functions.
+public_call: ContextVar[Any] = ContextVar("fnx_public_call", default=None)
+set_public_call = setter(public_call)
 # Names that users give to what they are writing now, outermost first, within the jaxpr that is traced.
 scopes: ContextVar[tuple[str, ...]] = ContextVar("fnx_scopes", default=())
 # Whether what is written now says what indices out of bounds do, so that these are no mistakes.
@@ -256,7 +259,11 @@ def call_users(fun: Callable, *args: Any, **kwargs: Any) -> Any:
         return fun(*args, **kwargs)
     token = set_origin[None]
     try:
-        return fun(*args, **kwargs)
+        call = set_public_call[None]
+        try:
+            return fun(*args, **kwargs)
+        finally:
+            public_call.reset(call)
     finally:
         origin.reset(token)
 

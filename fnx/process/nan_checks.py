@@ -12,10 +12,22 @@ from fnx.core.errors import FnxError
 from fnx.core.interpreter import Interpreter, current, evaluate, set_current
 from fnx.core.jaxpr import subjaxprs
 from fnx.core.primitive import Primitive
-from fnx.core.source import Source, any_index, at_line, members_at, members_of, origin
+from fnx.core.source import (
+    Source,
+    any_index,
+    at_line,
+    members_at,
+    members_of,
+    origin,
+    public_call,
+    set_public_call,
+)
+from fnx.interpreters.batching import BatchTracer
+from fnx.interpreters.jvp import JVPTracer
 from fnx.ops.structure.dynamic_slice import DynamicSlice, DynamicSliceAdd, DynamicUpdateSlice
 from fnx.ops.structure.gather import AnyScatter, Gather
-from fnx.process.watched import run_watched, running
+from fnx.process.watched import Infinities, Numbered, number_of, run_watched, running
+from fnx.pytree.operations import tree_leaves
 
 
 class NanFound(FnxError, FloatingPointError):
@@ -44,17 +56,137 @@ class FindNans(Interpreter):
                 if not config.debug_index.value
                 else _indexed(prim, args)
             )
-            what = _made(outs, args)
-            if what:
-                if any(subjaxprs(prim)):
-                    run_watched(prim, args, _look)
-                    run_watched(prim, args, _look_at_numbers)
-                members = _members(what, origin.get(), outs)
-                text = _message(what, prim.name, args, outs)
-                raise NanFound(text + _EXPECTED + members + _places())
+            call = public_call.get()
+            if call is not None:
+                call.note(prim, args, outs)
+            elif what := _made(outs, args):
+                raise _found(what, prim, args, outs)
         finally:
             current.reset(token)
         return outs
+
+
+def _found(what: str, prim: Primitive, args: tuple, outs: tuple, said: str = "") -> NanFound:
+    """The error that names an operation, or the one in its jaxprs."""
+    try:
+        if any(subjaxprs(prim)):
+            if what == "nan" and not config.debug_infs.value:
+                number = number_of(run_watched(prim, args, Numbered()))
+                if number:
+                    run_watched(prim, args, _numbered(number))
+            run_watched(prim, args, _look)
+            run_watched(prim, args, _look_at_numbers)
+    except NanFound as inner:
+        return inner
+    text = _message(what, prim.name, args, outs) + (said if what == "nan" and said else _EXPECTED)
+    return NanFound(text.strip() + _here(prim.name, what, outs))
+
+
+def _numbered(number: int) -> Numbered:
+    """What raises where the nan of a number is made."""
+
+    def found(
+        prim: Primitive, source: Any, args: Sequence, outs: Sequence, written: Sequence, at: tuple
+    ) -> None:
+        in_text = any([w and _any(np.isnan, [a]) for w, a in zip(written, args)])
+        said = _IN_TEXT if in_text else look.infinities.said(args) or _EXPECTED
+        _blame("nan", prim.name, source, args, outs, said.rstrip(), at)
+
+    look = Numbered(number, found)
+    return look
+
+
+def _here(name: str, what: str, outs: Sequence[Array]) -> str:
+    """Whose derivative an operation is part of that runs now, and for which members."""
+    source = origin.get()
+    role = "" if source is None or source.role.endswith(f" of {name}") else source.role
+    said = f"\n  in {role}" if role else ""
+    return said + _members(source, _first(what, outs)) + _places()
+
+
+class PublicCall:
+    """A public function that runs at once: only what its results have is wrong, and is traced back.
+
+    What a formula makes on its way, and chooses against in the end, is no mistake of the caller's.
+    """
+
+    def __init__(self) -> None:
+        # By the numbers that are wrong: these, why, and of which members.
+        self.blamed: dict[int, tuple[Any, NanFound | None, str]] = {}
+        self.infinities = Infinities()
+
+    def note(self, prim: Primitive, args: tuple, outs: tuple) -> None:
+        """Keep which operation it comes from that results are wrong."""
+        self.infinities.note(prim, origin.get(), args, outs)
+        wrong = [o for o in outs if _any(_is_wrong, [o])]
+        if not wrong:
+            return
+        error, members = self.of(args)
+        if error is None and (what := _made(outs, args)):
+            error = _found(what, prim, args, outs, self.infinities.said(args))
+        if error is None and not members:  # a number in the function's text, or a slope that is one
+            what = "nan" if config.debug_nans.value and _any(np.isnan, outs) else "infinity"
+            members = _members(origin.get(), _first(what, outs))
+            if getattr(origin.get(), "role", ""):
+                text = _message(what, prim.name, args, outs) + "An operand of it is one already."
+                error = NanFound(text + _here(prim.name, what, outs))
+        self.blamed.update({id(o._value): (o._value, error, members) for o in wrong})  # type: ignore[attr-defined]
+
+    def of(self, arrays: Sequence[Array]) -> tuple[NanFound | None, str]:
+        """Why arrays are wrong, if it is known, and to which members of vmaps that belongs."""
+        known = [
+            self.blamed[k] for x in arrays if (k := id(getattr(x, "_value", None))) in self.blamed
+        ]
+        for _, error, members in (*[k for k in known if k[1] is not None], *known):
+            return error, members
+        return None, ""
+
+
+def _is_wrong(x: np.ndarray) -> np.ndarray:
+    """What the settings look for."""
+    infs = np.isinf(x) if config.debug_infs.value else np.False_
+    return infs | np.isnan(x) if config.debug_nans.value else infs
+
+
+def _call_public(fun: Callable, inner: Callable, args: tuple, kwargs: dict) -> Any:
+    """Results of a public function, which are looked at when it is done."""
+    if public_call.get() is not None:
+        return inner(*args, **kwargs)
+    call = PublicCall()
+    token = set_public_call[call]
+    try:
+        result = inner(*args, **kwargs)
+    finally:
+        public_call.reset(token)
+    given = _concrete((args, kwargs))
+    outs = _concrete(result)
+    if what := _made(outs, given):
+        error, members = call.of([o for o in outs if _any(_is_wrong, [o])])
+        text = _message(what, _name(fun), given, outs, "function") + _EXPECTED
+        raise error or NanFound(text + members + _places())
+    return result
+
+
+def _name(fun: Callable) -> str:
+    """A public function with the module that users know it by."""
+    module = fun.__module__.removeprefix("fnx.")
+    inner = module.startswith("numpy.") and module not in ("numpy.linalg", "numpy.fft")
+    return f"{'numpy' if inner else module}.{fun.__name__}"
+
+
+def _concrete(tree: Any) -> list[Array]:
+    """All that is known of the numbers in a tree, those that tracers carry included."""
+    found: list[Array] = []
+    for x in tree_leaves(tree):
+        if isinstance(x, JVPTracer):
+            found += _concrete((x.primal, x.tangent))
+        elif isinstance(x, BatchTracer):
+            found += _concrete(x.value)
+        elif type(x) is ConcreteArray:
+            found.append(x)
+        elif isinstance(x, (float, complex, np.ndarray, np.generic)):
+            found += [ConcreteArray(v) for v in [np.asarray(x)] if v.dtype.kind in "fc"]
+    return found
 
 
 def _indexed(prim: Primitive, args: tuple) -> tuple:
@@ -125,29 +257,43 @@ def _any(test: Callable, values: Sequence[Array]) -> bool:
     return False
 
 
-def _message(what: str, name: str, args: Sequence[Array], outs: Sequence[Array]) -> str:
+def _message(
+    what: str,
+    name: str,
+    args: Sequence[Array],
+    outs: Sequence[Array],
+    kind: str = "operation",
+    at: Any = None,
+) -> str:
     given = ", ".join(_short(a) for a in args)
     article = "an" if what == "infinity" else "a"
     return (
-        f"the operation {name} made {article} {what}: of {given} it computed "
-        f"{', '.join(map(_short, outs))}{_element(what, args, outs)}. "
+        f"the {kind} {name} made {article} {what}: of {given} it computed "
+        f"{', '.join(map(_short, outs))}{_element(args, at or _first(what, outs))}. "
     )
 
 
 _EXPECTED = "Expected operands for which it is defined; look where they come from."
+_IN_TEXT = "An operand of it is one, as a number in the program's text. Expected another there."
 
 
-def _element(what: str, args: Sequence[Array], outs: Sequence[Array]) -> str:
+def _element(args: Sequence[Array], at: tuple[Array, tuple[int, ...]] | None) -> str:
     """Which element it is first, and of which numbers, where there are many."""
+    if at is None or not at[0].ndim:
+        return ""
+    out, index = at
+    text = f"; first at {list(index)}, {out._value[index]}"  # type: ignore[attr-defined]
+    same = [a._value[index] for a in args if a.shape == out.shape]  # type: ignore[attr-defined]
+    return text + (f" of {', '.join(map(str, same))}" if same else "")
+
+
+def _first(what: str, outs: Sequence[Array]) -> tuple[Array, tuple[int, ...]] | None:
+    """The first element that is wrong: in which result, and its index."""
     test = np.isnan if what == "nan" else np.isinf
     for out in outs:
-        if out.ndim and _any(test, [out]):
-            value = out._value  # type: ignore[attr-defined]
-            index = tuple(map(int, np.argwhere(test(value))[0]))
-            text = f"; first at {list(index)}, {value[index]}"
-            same = [a._value[index] for a in args if a.shape == out.shape]  # type: ignore[attr-defined]
-            return text + (f" of {', '.join(map(str, same))}" if same else "")
-    return ""
+        if _any(test, [out]):
+            return out, tuple(map(int, np.argwhere(test(out._value))[0]))  # type: ignore[attr-defined]
+    return None
 
 
 def _short(x: Array) -> str:
@@ -155,14 +301,9 @@ def _short(x: Array) -> str:
     return f"{x.aval.str_short()} {text if len(text) < 60 else text[:57] + '...'}"
 
 
-def _members(what: str, source: Source | None, outs: Sequence[Array]) -> str:
+def _members(source: Source | None, at: tuple[Array, tuple[int, ...]] | None) -> str:
     """Which members of vmaps the first element that is wrong belongs to."""
-    test = np.isnan if what == "nan" else np.isinf
-    for out in outs:
-        if _any(test, [out]):
-            index = np.argwhere(test(out._value))[0]  # type: ignore[attr-defined]
-            return _listed(source, out.shape, index)
-    return ""
+    return "" if at is None else _listed(source, at[0].shape, at[1])
 
 
 def _listed(source: Source | None, shape: tuple[int, ...], index: Sequence[int]) -> str:
@@ -206,8 +347,7 @@ def _look_at_numbers(
     """Raise where what is looked for came in as a number in the program's text, as no operation made it."""
     what = _made(outs, [a for a, w in zip(args, written) if not w])
     if what:
-        said = "An operand of it is one, as a number in the program's text. Expected another there."
-        _blame(what, prim.name, source, args, outs, said)
+        _blame(what, prim.name, source, args, outs, _IN_TEXT)
 
 
 def _blame(
@@ -217,9 +357,10 @@ def _blame(
     args: Sequence[Array],
     outs: Sequence[Array],
     expected: str,
+    at: tuple[Array, tuple[int, ...]] | None = None,
 ) -> None:
-    where = _where(name, source, _members(what, source, outs))
-    error = NanFound(_message(what, name, args, outs) + expected + where)
+    where = _where(name, source, _members(source, at or _first(what, outs)))
+    error = NanFound(_message(what, name, args, outs, at=at) + expected + where)
     if source is not None:
         error.source = source
     raise error
@@ -238,6 +379,7 @@ def _places() -> str:
     return "".join([f"\n  in {place}" for place in reversed(running.get())])
 
 
+FindNans.run_public = staticmethod(_call_public)
 _finder = FindNans()
 
 

@@ -1,4 +1,10 @@
-"""Jaxprs that look at the results of every operation as they run, bodies of loops and branches included."""
+"""Jaxprs that look at the results of every operation as they run, bodies of loops and branches included.
+
+So it is found which operation a nan in results comes from: nans are numbered where they are made. A nan
+has bits that mean nothing, and that arithmetic, choices and copies hand on. Into these a number is written,
+which counts the elements that were made nan. So what a result has names one element of one operation,
+whatever other nans the program made and chose against.
+"""
 
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
@@ -7,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fnx.core import config
+from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.fast_dataclasses import dataclass
@@ -87,7 +93,8 @@ class Watched(Primitive):
         given = [ConcreteArray(v) for v in values]
         found = [x if isinstance(x, Array) else ConcreteArray(np.asarray(x)) for x in results]
         self.look(self.inner, self.source, given, found, self.written)
-        return outs
+        kept = tuple([x if isinstance(x, Array) else f._value for x, f in zip(results, found)])
+        return kept if isinstance(outs, tuple) else kept[0]  # what the look may have written to
 
 
 def run_counting(prim: Primitive, run: Callable[[], Any]) -> Any:
@@ -126,11 +133,161 @@ def _ticking(body: Jaxpr) -> Jaxpr:
     return body.with_eqns([Eqn(Tick(), (), ()), *body.eqns])
 
 
-def run_watched(prim: Primitive, args: Sequence[Array], look: Look) -> None:
-    """Compute an operation with jaxprs again, step by step, each looked at."""
+def run_watched(prim: Primitive, args: Sequence[Array], look: Look) -> tuple[Array, ...]:
+    """The results of an operation with jaxprs, computed again step by step, each looked at."""
     with use(evaluate), config.disable_jit(True):
         inner = _within(prim, look)
-        run_counting(inner, lambda: evaluate.process(inner, tuple(args)))
+        return run_counting(inner, lambda: evaluate.process(inner, tuple(args)))
 
 
-__all__ = ["Watched", "run_watched", "running", "watched"]
+# --- where nans come from -----------------------------------------------------------------------
+
+# Where a number lies in the bits of a nan: those that are left in float32 of a float64 come first.
+_SHORT, _REST = 22, 29
+_WORDS = {np.dtype("f4"): np.dtype("u4"), np.dtype("f8"): np.dtype("u8")}
+_NANS = {np.dtype("u4"): 0x7FC00000, np.dtype("u8"): 0x7FF8 << 48}
+_MOST = 256  # arrays with infinities that are remembered
+
+# What raises: an operation with its line, operands, results and numbers, and the element's index.
+Found = Callable[
+    [Primitive, Source | None, Sequence[Array], Sequence[Array], Sequence[bool], Any], None
+]
+
+
+class Infinities:
+    """Which operations infinities come from, of which others then make nans."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, tuple[Any, Primitive, Source | None]] = {}  # by the numbers
+
+    def note(
+        self, prim: Primitive, source: Source | None, args: Sequence[Array], outs: Sequence[Array]
+    ) -> None:
+        """Keep where those in the results of an operation come from."""
+        for out in outs:
+            if not _has_infinity(out):
+                continue
+            made = self._of(args)
+            if made is None:
+                slope = source is not None and source.role  # of which an infinity is a residual
+                if not slope and any([_has_infinity(a) for a in args]):
+                    continue
+                made = prim, source
+            if len(self.known) >= _MOST:
+                del self.known[next(iter(self.known))]
+            value = out._value  # type: ignore[attr-defined]
+            self.known[id(value)] = (value, *made)
+
+    def _of(self, args: Sequence[Array]) -> tuple[Primitive, Source | None] | None:
+        for a in args:
+            known = self.known.get(id(getattr(a, "_value", None)))
+            if known is not None:
+                return known[1:]
+        return None
+
+    def said(self, args: Sequence[Array]) -> str:
+        """A sentence about those in operands; "" if nothing is known of them."""
+        found = self._of(args)
+        if found is None:
+            return ""
+        prim, source = found
+        place = "" if source is None else f" at {source}"
+        role = "" if source is None or not source.role else f", in {source.role}"
+        return f"The infinity in an operand was made by {prim.name}{place}{role}. "
+
+
+class Numbered:
+    """Looks at the operations of a program, and numbers the nans that they make.
+
+    With `wanted`, a number that another run found in results, `found` is called with what made it.
+    """
+
+    def __init__(self, wanted: int = 0, found: Found | None = None):
+        self.count, self.wanted, self.found = 0, wanted, found
+        self.infinities = Infinities()
+
+    def __call__(
+        self,
+        prim: Primitive,
+        source: Source | None,
+        args: Sequence[Array],
+        outs: Sequence[Array],
+        written: Sequence[bool],
+    ) -> None:
+        if self.wanted:
+            self.infinities.note(prim, source, args, outs)
+        known = [_bits(a) for a in args]
+        given = any([b is not None and _is_nan(b).any() for b, w in zip(known, written) if not w])
+        for out in outs:
+            bits = _bits(out)
+            if bits is None or not bits.flags.writeable:
+                continue
+            new = np.flatnonzero(_is_nan(bits) & (_numbers(bits) == 0))
+            if len(new) and given:
+                _inherit(bits, new, [b for b in known if b is not None])
+            elif len(new):
+                first, self.count = self.count + 1, self.count + len(new)
+                bits[new] = _numbered(bits.dtype, np.arange(first, self.count + 1, dtype=np.uint64))
+                if self.found is not None and first <= self.wanted <= self.count:
+                    at = int(new[self.wanted - first]) // (2 if out.dtype.kind == "c" else 1)
+                    index = tuple(map(int, np.unravel_index(at, out.shape)))
+                    self.found(prim, source, args, outs, written, (out, index))
+
+
+def _has_infinity(x: Array) -> bool:
+    return type(x) is ConcreteArray and x.dtype.kind in "fc" and bool(np.isinf(x._value).any())
+
+
+def number_of(outs: Sequence[Array]) -> int:
+    """The number of the first nan in results that has one; 0 if none has."""
+    for out in outs:
+        bits = _bits(out)
+        if bits is not None:
+            found = _numbers(bits)[_is_nan(bits)]
+            if found.any():
+                return int(found[np.flatnonzero(found)[0]])
+    return 0
+
+
+def _bits(x: Array) -> np.ndarray | None:
+    """An array's floats as words, in its memory; None if it has none, or they are too short for numbers."""
+    value = x._value if type(x) is ConcreteArray else None
+    if type(value) is not np.ndarray or not value.flags.c_contiguous or value.dtype in dtypes.SMALL:
+        return None
+    part = np.dtype(f"f{value.itemsize // 2}") if value.dtype.kind == "c" else value.dtype
+    return value.reshape(-1).view(_WORDS[part]) if part in _WORDS else None
+
+
+def _is_nan(bits: np.ndarray) -> np.ndarray:
+    return np.isnan(bits.view(f"f{bits.itemsize}"))
+
+
+def _numbers(bits: np.ndarray) -> np.ndarray:
+    """The numbers in what may be nans."""
+    if bits.itemsize == 4:
+        return (bits & np.uint32((1 << _SHORT) - 1)).astype(np.uint64)
+    rest = bits & np.uint64((1 << _REST) - 1)
+    return (bits >> np.uint64(_REST)) & np.uint64((1 << _SHORT) - 1) | rest << np.uint64(_SHORT)
+
+
+def _numbered(dtype: np.dtype, numbers: np.ndarray) -> np.ndarray:
+    """Nans with these numbers, of which float32 has the low bits only."""
+    short = numbers & np.uint64((1 << _SHORT) - 1)
+    if dtype.itemsize == 4:
+        return short.astype(np.uint32) | np.uint32(_NANS[dtype])
+    return np.uint64(_NANS[dtype]) | short << np.uint64(_REST) | numbers >> np.uint64(_SHORT)
+
+
+def _inherit(bits: np.ndarray, new: np.ndarray, args: Sequence[np.ndarray]) -> None:
+    """Give nans without a number those of operands: of the same element, or else of any."""
+    for a in args:
+        numbers = np.where(_is_nan(a), _numbers(a), np.uint64(0))
+        if numbers.any():
+            of = numbers[new] if numbers.shape == bits.shape else numbers[:0]
+            any_of = numbers[np.flatnonzero(numbers)[0]]
+            of = np.where(of > 0, of, any_of) if len(of) else np.full(len(new), any_of)
+            bits[new] = _numbered(bits.dtype, of)
+            return
+
+
+__all__ = ["Infinities", "Numbered", "Watched", "number_of", "run_watched", "running", "watched"]

@@ -9,6 +9,7 @@ from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
 from fnx.numpy import fft
+from fnx.numpy.arrays.public_calls import serve as _retell
 from fnx.numpy.arrays.util import canonical_axes, canonical_axis, promote_inexact
 from fnx.numpy.elementwise import ufuncs as u
 from fnx.numpy.numerics.padding import pad
@@ -124,3 +125,5 @@ def idctn(x, type=2, s=None, axes=None, norm=None):
 
 
 __all__ = ["dct", "dctn", "idct", "idctn"]
+
+_retell(globals())

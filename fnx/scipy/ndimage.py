@@ -8,6 +8,7 @@ from fnx.core import dtypes
 from fnx.core.errors import InvalidValue
 from fnx.lax.parameterized import round as round_away
 from fnx.numpy.arrays.creation import asarray
+from fnx.numpy.arrays.public_calls import serve as _retell
 from fnx.numpy.arrays.util import to_array
 from fnx.numpy.elementwise import ufuncs as u
 
@@ -95,3 +96,5 @@ def map_coordinates(input, coordinates, order, mode="constant", cval=0.0):
 
 
 __all__ = ["map_coordinates"]
+
+_retell(globals())

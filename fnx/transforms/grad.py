@@ -126,7 +126,8 @@ def value_and_grad(
         outs, tape = linearize_.linearize(call.flat, leaves, nonzero)
         _check_scalar(outs, call.structures[0], name_of(fun), holomorphic)
         one = as_written(ConcreteArray(np.ones((), outs[0].dtype), outs[0].weak_type))
-        grads = [_filled(g, x.aval) for g, x in zip(tape.pull([one]), leaves, strict=True)]
+        back = tape.pull([one], leaves)
+        grads = [_filled(g, x.aval) for g, x in zip(back, leaves, strict=True)]
         value = (outs[0], call.aux.lowered()) if has_aux else outs[0]
         return value, call.like_arguments(grads)
 

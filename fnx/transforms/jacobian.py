@@ -126,7 +126,7 @@ def jacrev(
         check_differentiable(outs, "jacrev: the result; it", holomorphic, False)
 
         def pull(*cts: Array) -> list[Array]:
-            back = tape.pull(cts)
+            back = tape.pull(cts, leaves)
             known = zip(back, leaves, nonzero)
             return [typed_zeros(x.aval) if g is None else g for g, x, has in known if has]
 

@@ -22,6 +22,7 @@ print(texts(mesh))
 for spec in (fnx.P("x"), fnx.P("y", "x"), fnx.P(("x", "y")), fnx.P(None, "y"), fnx.P()):
     print(texts(fnx.NamedSharding(mesh, spec)))
 print(page(fnx.NamedSharding(mesh, fnx.P(("x", "y"), None, None))).text)
+print(page(fnx.device_put(np.ones((6, 2)), fnx.NamedSharding(mesh, fnx.P("y")))).text)
 """
 
 
@@ -41,6 +42,7 @@ def test_parts_and_their_devices(pytestconfig):
     assert lines[5] == "[]"
     assert "axis 0 6 parts, along 'x', 'y'" in lines[6]
     assert "the first two axes are drawn" in lines[6]
+    assert "devices 6 sharding NamedSharding" in lines[7]
 
 
 @pytest.mark.parametrize("names", [("x",), ("x", "y"), ("x", "y", "<z>")])

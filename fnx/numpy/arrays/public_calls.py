@@ -1,12 +1,14 @@
 """Calls of public functions: what goes wrong inside of one is told in the words of its caller."""
 
 from collections.abc import Callable
+from functools import wraps
 from inspect import signature
 from types import FunctionType
 from typing import Any
 
 from fnx.core.array import Array
 from fnx.core.errors import FnxError, InvalidIndex, InvalidValue, TypeMismatch, hide_frames
+from fnx.core.interpreter import current, evaluate, public_runner
 from fnx.core.source import is_internal, name_of
 
 _RETOLD = (TypeError, ValueError, LookupError, AttributeError, AssertionError, ZeroDivisionError)
@@ -17,8 +19,9 @@ def retelling(fun: Callable, module: str) -> Callable:
     """`fun`, whose inner errors name it and its arguments; it lies in `module`, where pickle finds it."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
+        run = None if current.get() is evaluate else public_runner()
         try:
-            return fun(*args, **kwargs)
+            return fun(*args, **kwargs) if run is None else run(call, fun, args, kwargs)
         except FnxError as error:
             hide_frames(error)
             raise
@@ -31,6 +34,17 @@ def retelling(fun: Callable, module: str) -> Callable:
     call.__module__ = module
     call.__wrapped__ = fun  # type: ignore[attr-defined]
     call.__dict__.update(fun.__dict__)
+    return call
+
+
+def as_one(fun: Callable) -> Callable:
+    """`fun`, for who looks at results one operation: only what it returns can be a mistake."""
+
+    @wraps(fun)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        run = None if current.get() is evaluate else public_runner()
+        return fun(*args, **kwargs) if run is None else run(call, fun, args, kwargs)
+
     return call
 
 

@@ -6,6 +6,7 @@ from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import TypeMismatch
 from fnx.core.interpreter import Tracer
+from fnx.numpy.arrays.public_calls import as_one
 from fnx.numpy.arrays.traced_cache import replayed
 from fnx.numpy.arrays.util import (
     beside_constants,
@@ -23,6 +24,7 @@ from fnx.ops.reduction.reduction import ReduceOr
 
 
 @replayed("x1", "x2")
+@as_one
 def floor_divide(x1, x2, /):
     """The largest integer not above x1 / x2.
 
@@ -110,6 +112,7 @@ def fmod(x1, x2, /):
 
 
 @replayed("x1", "x2")
+@as_one
 def divmod(x1, x2, /):
     """(floor_divide(x1, x2), remainder(x1, x2)).
 

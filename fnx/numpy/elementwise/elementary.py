@@ -7,6 +7,7 @@ from typing import Any
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.numpy.arrays.public_calls import as_one
 from fnx.numpy.arrays.traced_cache import replayed
 from fnx.numpy.arrays.util import (
     beside_constants,
@@ -338,6 +339,7 @@ def frexp(x, /):
 
 
 @replayed()
+@as_one
 def modf(x, /, out=None):
     """Fraction and integer part, both with the sign of x.
 

@@ -20,9 +20,12 @@ def _facts(x: Any) -> list[tuple[str, Any]]:
     weak = " (weak: gives way to the dtype of what it meets)" if x.weak_type else ""
     rows: list[tuple[str, Any]] = [("shape", x.shape), ("dtype", f"{dtype}{weak}")]
     held = getattr(x, "_value", None)
-    rows.append(("device", held.device if isinstance(held, Buffer) else x.device))
     sharding = None if hasattr(x, "holds_keys") else sharding_of(x)
-    if sharding is not None and not isinstance(sharding, SingleDeviceSharding):
+    if sharding is None or isinstance(sharding, SingleDeviceSharding):
+        rows.append(("device", held.device if isinstance(held, Buffer) else x.device))
+    else:
+        count = len(sharding.device_set)
+        rows.append(("devices" if count > 1 else "device", count if count > 1 else x.device))
         rows.append(("sharding", sharding))
     rows.append(("bytes", markup.bytes_text(x.nbytes)))
     return rows

@@ -1,6 +1,7 @@
 """Vector quantization."""
 
 from fnx.core.errors import ShapeError
+from fnx.numpy.arrays.public_calls import serve as _retell
 from fnx.numpy.arrays.util import promote_inexact
 from fnx.numpy.elementwise import ufuncs as u
 from fnx.numpy.linalg import norm
@@ -29,3 +30,5 @@ def vq(obs, code_book, check_finite=True):
 
 
 __all__ = ["vq"]
+
+_retell(globals())

@@ -1,5 +1,6 @@
 """Statistics, with scipy.stats's names: distributions are modules of functions."""
 
+from fnx.numpy.arrays.public_calls import serve as _retell
 from fnx.scipy.stats import bernoulli as bernoulli
 from fnx.scipy.stats import beta as beta
 from fnx.scipy.stats import betabinom as betabinom
@@ -30,3 +31,35 @@ from fnx.scipy.stats.kde import gaussian_kde as gaussian_kde
 from fnx.scipy.stats.summary import mode as mode
 from fnx.scipy.stats.summary import rankdata as rankdata
 from fnx.scipy.stats.summary import sem as sem
+
+_DISTRIBUTIONS = (
+    bernoulli,
+    beta,
+    betabinom,
+    binom,
+    cauchy,
+    chi2,
+    dirichlet,
+    expon,
+    gamma,
+    gennorm,
+    geom,
+    gumbel_l,
+    gumbel_r,
+    laplace,
+    logistic,
+    multinomial,
+    multivariate_normal,
+    nbinom,
+    norm,
+    pareto,
+    poisson,
+    t,
+    truncnorm,
+    uniform,
+    vonmises,
+    wrapcauchy,
+)
+for _distribution in _DISTRIBUTIONS:
+    _retell(vars(_distribution))
+_retell(globals())
