@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fnx.core.array import Array, as_array
-from fnx.core.errors import TypeMismatch
+from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.interpreters.primitives.sharding_constraint import ShardingConstraint
 from fnx.process.mesh import AbstractMesh, Mesh, PartitionSpec, get_mesh, spec_names
 from fnx.process.placement import placed
@@ -34,12 +34,7 @@ def spread(shardings: Any, tree: Any) -> list:
 
 def constrained(x: Array, sharding: Any) -> Array:
     """An array that lies as a sharding says; itself where none is named."""
-    sharding = getattr(sharding, "sharding", sharding)  # of a Format: layouts are as they are
-    if isinstance(sharding, PartitionSpec):
-        sharding = NamedSharding(get_mesh(), sharding)
-    if isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, AbstractMesh):
-        mesh = get_mesh()  # whose devices are meant
-        sharding = sharding.update(mesh=mesh) if mesh.abstract_mesh == sharding.mesh else sharding
+    sharding = named(sharding)
     if isinstance(sharding, str | int | float):
         raise TypeMismatch(
             f"with_sharding_constraint to {sharding!r}; expected a sharding, a PartitionSpec or None"
@@ -51,6 +46,23 @@ def constrained(x: Array, sharding: Any) -> Array:
     free = tuple([k for k, s in enumerate(spec) if s is PartitionSpec.UNCONSTRAINED])
     names: Sequence[Any] = spec_names(spec)
     return placed(ShardingConstraint(sharding, tuple(names), free)(x), sharding)
+
+
+def named(sharding: Any) -> Any:
+    """A sharding of the mesh that was set, where it names axes or a mesh without devices."""
+    sharding = getattr(sharding, "sharding", sharding)  # of a Format: layouts are as they are
+    if isinstance(sharding, PartitionSpec):
+        mesh = get_mesh()
+        if mesh.empty and any(spec_names(sharding)):
+            raise InvalidValue(
+                f"{sharding} names axes, and no mesh was set. Expected a NamedSharding(mesh, spec), or "
+                "that it is asked for within set_mesh(mesh)."
+            )
+        return NamedSharding(mesh, sharding)
+    if isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, AbstractMesh):
+        mesh = get_mesh()  # whose devices are meant
+        sharding = sharding.update(mesh=mesh) if mesh.abstract_mesh == sharding.mesh else sharding
+    return sharding
 
 
 def is_cut(sharding: Any) -> bool:
