@@ -73,10 +73,10 @@ def _here(f: Callable, items: Sequence, k: int, bar: Any) -> Any:
 
 
 def _outcome(f: Callable, items: Sequence, k: int) -> tuple[bool, Any]:
-    """Whether an item could be computed, and its result or error."""
+    """Whether an item could be computed, and its result or error; exits are errors: others wait for us."""
     try:
         return True, f(items[k])
-    except Exception as error:
+    except BaseException as error:
         error.add_note(f"in item {k} of fnx.distributed.map")
         return False, error
 

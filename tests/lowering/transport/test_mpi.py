@@ -119,7 +119,7 @@ ranks[0].barrier()
     ("how", "message"),
     [
         ("ends", "waits in Barrier, and rank 1 has ended its program without coming there at"),
-        ("is killed", ""),  # MPI's own
+        ("is killed", "fnx.distributed: rank 1 of 3 was killed; it was last seen"),
         ("leaves", "rank 1 of 3 called os._exit(0)"),
         ("hangs", "for other ranks in Barrier at"),
     ],
@@ -131,9 +131,31 @@ def test_a_rank_that_does_not_come_ends_the_job(how, message, tmp_path, monkeypa
     done = start(3, str(script), how, timeout=60)
     assert done.returncode != 0
     assert message in done.stderr
+    assert done.stderr.count("was killed") == (
+        how == "is killed"
+    )  # and not those that MPI kills then
     if how == "hangs":
         assert "rank 1 is elsewhere at" in done.stderr
         assert "faults.py:11" in done.stderr
+
+
+@pytest.mark.slow
+@needs_mpi
+def test_an_item_of_map_that_exits_ends_no_rank(tmp_path):
+    """Who catches it goes on, and nobody waits for a rank that left."""
+    script = tmp_path / "exits.py"
+    script.write_text(
+        "import fnx, sys\n"
+        "from fnx.process.devices import ranks\n"
+        "try: fnx.distributed.map(lambda k: sys.exit(5) if k == 1 else k, range(6))\n"
+        "except SystemExit as exits: print('exits with', exits.code)\n"
+        "ranks[0].barrier()\n"
+        "fnx.distributed.map(lambda k: sys.exit(6) if k == 1 else k, range(6))\n"
+    )
+    done = start(2, str(script), timeout=60)
+    assert done.returncode in (6, 9)
+    assert done.stdout.count("exits with 5") == 2
+    assert "of 2 exited with 6" in done.stderr
 
 
 @needs_mpi
