@@ -43,7 +43,7 @@ def main(argv: list[str]) -> None:
     except SystemExit as exits:
         code = exits.code if isinstance(exits.code, int) else int(exits.code is not None)
         if code:
-            end(f"exited with {exits.code!r}", code)
+            end(f"exited with {exits.code!r}{line_of(exits)}", code)
     except BaseException as error:
         traceback.print_exc()
         end(f"failed: {type(error).__name__}: {error}{line_of(error)}")

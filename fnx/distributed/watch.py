@@ -62,7 +62,7 @@ class Watch(threading.Thread):
         waits = mpi.waiting.get(self.main)
         if waits is None:
             return
-        transport, what, since = waits
+        transport, what, since, patient = waits
         if mpi.waiting.get(self.main) is not waits:
             return
         seconds, others = time.monotonic() - since, transport.world_ranks()
@@ -72,6 +72,8 @@ class Watch(threading.Thread):
                 f"waits in {what}, and rank {gone[0]} has ended its program without coming there"
                 f"{self.line()}"
             )
+        if patient:
+            return
         timeout = config.exchange_timeout.value
         say = (
             min(policy.PATIENCE_WITH_RANKS, timeout / 2) if timeout else policy.PATIENCE_WITH_RANKS
