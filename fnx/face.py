@@ -90,6 +90,8 @@ later.add("fnx.numpy.arrays.util", "fnx.control_flow", "scan while_loop")
 later.add("fnx.numpy.arrays.util", "fnx.transforms.vmap", "vmap")
 later.along("fnx.core.array", "fnx.numpy")  # arrays have their operators from there
 later.add("fnx.process.placement", "fnx.process.sharded_program", "at_once")
+later.add("fnx.numpy.arrays.public_calls", "fnx.process.devices", "device_put")
+later.add("fnx.process.devices", "fnx.process.constraints", "constrained named")
 later.add("fnx.process.sharded_program", "fnx.transforms.traced_program", "BACKEND backend_of")
 later.add("fnx.core.lazy_imports", "fnx.observe.displays.dispatch", "html")
 later.add("fnx.core.primitive", "fnx.lowering.cpu.ufuncs", "compiled_ufunc")
@@ -132,6 +134,8 @@ install(
         "is_fully_addressable": property(
             lambda x: importlib.import_module("fnx.process.shards").is_here(x)
         ),
+        "is_fully_replicated": property(lambda x: x.sharding.is_fully_replicated),
+        "addressable_data": lambda x, index: _shards(x)[index].data,
     }
 )
 

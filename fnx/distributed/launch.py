@@ -2,11 +2,13 @@
 
 import os
 import runpy
+import secrets
 import sys
 import traceback
-from functools import partial
-from typing import Any, NoReturn
+from collections.abc import Callable
+from typing import NoReturn
 
+from fnx.distributed.sentinel import Sentinel
 from fnx.distributed.watch import Watch
 from fnx.process import devices
 from fnx.process.distributed import end_all, initialize, line_now, line_of
@@ -18,11 +20,18 @@ def main(argv: list[str]) -> None:
         sys.exit(
             "usage: mpiexec -n RANKS python -m fnx.distributed (SCRIPT | -m MODULE) [ARGUMENT ...]"
         )
+    sentinel = Sentinel()
     initialize()
     ranks = devices.ranks[0]
-    watch = Watch(ranks.comm.Dup(), partial(end_all, ranks, code=1))
+    sentinel.meet(ranks.rank, ranks.size, ranks.comm.bcast(secrets.token_hex(8)))
+
+    def end(what: str, code: int = 1) -> None:
+        sentinel.speak_no_more()
+        end_all(ranks, what, code)
+
+    watch = Watch(ranks.comm.Dup(), end, sentinel.see)
     watch.start()
-    _speak_before_exits(ranks)
+    _speak_before_exits(end)
     try:
         if argv[0] == "-m":
             sys.argv = argv[1:]
@@ -31,23 +40,24 @@ def main(argv: list[str]) -> None:
             sys.argv = argv
             sys.path[0] = os.path.dirname(os.path.abspath(argv[0]))
             runpy.run_path(argv[0], run_name="__main__")
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except SystemExit as exits:
+        code = exits.code if isinstance(exits.code, int) else int(exits.code is not None)
         if code:
-            end_all(ranks, f"exited with {end.code!r}", code)
+            end(f"exited with {exits.code!r}{line_of(exits)}", code)
     except BaseException as error:
         traceback.print_exc()
-        end_all(ranks, f"failed: {type(error).__name__}: {error}{line_of(error)}", 1)
+        end(f"failed: {type(error).__name__}: {error}{line_of(error)}")
     watch.leave()
+    sentinel.leave()
 
 
-def _speak_before_exits(ranks: Any) -> None:
+def _speak_before_exits(end: Callable) -> None:
     """Let `os._exit` of this process end the job with a message: mpiexec may call that a success."""
     leave, own = os._exit, os.getpid()
 
     def ending(status: int) -> NoReturn:
         if os.getpid() == own:
-            end_all(ranks, f"called os._exit({status}){line_now()}", status or 1)
+            end(f"called os._exit({status}){line_now()}", status or 1)
         leave(status)
 
     os._exit = ending

@@ -11,6 +11,7 @@ import pickle
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from multiprocessing.connection import wait
 from typing import Any
 
@@ -54,7 +55,7 @@ def map(
         if client is not None:
             return _by_client(f, everything, client, retries, bar)
         if ranks and ranks[0].size > 1:
-            return _by_ranks(f, everything, ranks[0].comm, bar)
+            return _by_ranks(f, everything, ranks[0], bar)
         count = min(workers or _processors(), len(everything))
         if count < 2 or not hasattr(os, "fork"):
             return [_here(f, everything, k, bar) for k in range(len(everything))]
@@ -73,10 +74,10 @@ def _here(f: Callable, items: Sequence, k: int, bar: Any) -> Any:
 
 
 def _outcome(f: Callable, items: Sequence, k: int) -> tuple[bool, Any]:
-    """Whether an item could be computed, and its result or error."""
+    """Whether an item could be computed, and its result or error; exits are errors: others wait for us."""
     try:
         return True, f(items[k])
-    except Exception as error:
+    except BaseException as error:
         error.add_note(f"in item {k} of fnx.distributed.map")
         return False, error
 
@@ -139,15 +140,17 @@ class _Dealer:
             self.comm.send(k, dest=status.Get_source(), tag=_TELL)
 
 
-def _by_ranks(f: Callable, items: Sequence, comm: Any, bar: Any) -> list:
-    comm = comm.Dup()
+def _by_ranks(f: Callable, items: Sequence, here: Any, bar: Any) -> list:
+    """All ranks come together; then they wait for as long as the items of others take."""
+    wait = partial(here.wait, "fnx.distributed.map")
+    comm = wait(here.comm.Dup)
     dealer = _Dealer(comm, len(items), bar) if comm.Get_rank() == 0 else None
 
     def take(failed: bool) -> int:
         if dealer is not None:
             return dealer.take(failed)
         comm.send(failed, dest=0, tag=_ASK)
-        return comm.recv(source=0, tag=_TELL)
+        return wait(lambda: comm.recv(source=0, tag=_TELL), patient=True)
 
     done: dict[int, bytes] = {}
     failed = False
@@ -156,8 +159,9 @@ def _by_ranks(f: Callable, items: Sequence, comm: Any, bar: Any) -> list:
         failed = not outcome[0]
         done[k] = _sendable(outcome, k)
     if dealer is not None:
-        dealer.thread.join()
-    found = {k: data for each in comm.allgather(done) for k, data in each.items()}
+        wait(dealer.thread.join, patient=True)
+    gathered = wait(comm.allgather, done, patient=True)
+    found = {k: data for each in gathered for k, data in each.items()}
     comm.Free()
     return [_value(pickle.loads(found[k]), k) for k in sorted(found)]
 

@@ -20,11 +20,11 @@ _EVERY = 0.2  # seconds between looks
 
 
 class Watch(threading.Thread):
-    """Looks after this rank. `end(what)` ends the job with a message."""
+    """Looks after this rank. `end(what)` ends the job with a message, `see(where)` tells the sentinel."""
 
-    def __init__(self, comm: Any, end: Callable[[str], None]):
+    def __init__(self, comm: Any, end: Callable[[str], None], see: Callable[[str], None]):
         super().__init__(daemon=True, name="fnx ranks")
-        self.comm, self.end = comm, end
+        self.comm, self.end, self.see = comm, end, see
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         self.main = threading.main_thread().ident
         self.ended: set[int] = set()
@@ -38,6 +38,7 @@ class Watch(threading.Thread):
         while not self.stopped.wait(_EVERY):
             self.hear()
             self.look()
+            self.see(self.place().removeprefix("is elsewhere ") or "nowhere")
 
     def send(self, kind: str, to: int, text: str = "") -> None:
         self.sent = [r for r in self.sent if not r.Test()]
@@ -61,7 +62,7 @@ class Watch(threading.Thread):
         waits = mpi.waiting.get(self.main)
         if waits is None:
             return
-        transport, what, since = waits
+        transport, what, since, patient = waits
         if mpi.waiting.get(self.main) is not waits:
             return
         seconds, others = time.monotonic() - since, transport.world_ranks()
@@ -71,6 +72,8 @@ class Watch(threading.Thread):
                 f"waits in {what}, and rank {gone[0]} has ended its program without coming there"
                 f"{self.line()}"
             )
+        if patient:
+            return
         timeout = config.exchange_timeout.value
         say = (
             min(policy.PATIENCE_WITH_RANKS, timeout / 2) if timeout else policy.PATIENCE_WITH_RANKS

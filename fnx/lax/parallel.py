@@ -126,9 +126,9 @@ def psum(x: Tree, axis_name: Any, *, axis_index_groups: Any = None) -> Tree:
         if isinstance(leaf, _PYTHON) and not own:
             return leaf * size
         if isinstance(leaf, (np.ndarray, np.generic)) and not own:
-            return leaf * np.asarray(size, leaf.dtype if leaf.dtype.kind != "b" else np.int64)
+            return leaf * np.asarray(size, leaf.dtype if leaf.dtype.kind != "b" else np.int32)
         v = to_array(leaf, "psum")
-        v = convert(v, np.dtype(np.int64)) if kind(v.dtype) == "b" else v
+        v = convert(v, np.dtype(np.int32)) if kind(v.dtype) == "b" else v
         v = Sum(tuple([canonical_axis(a, v.ndim) for a in own]))(v) if own else v
         return ops.PSum(names, groups)(v) if names else v
 

@@ -260,7 +260,6 @@ def members() -> dict[str, Any]:
         "is_ready": lambda self: True,
         "to_device": lambda self, device, *, stream=None: self,
         "on_device_size_in_bytes": lambda self: self.nbytes,
-        "addressable_data": lambda self, index: self,
         "unsafe_buffer_pointer": lambda self: np.asarray(self).ctypes.data,
         "at": property(At),
         "T": property(shapes.transpose),
@@ -270,7 +269,6 @@ def members() -> dict[str, Any]:
         "flat": property(lambda self: iter(shapes.ravel(self))),
         "device": property(_device),
         "committed": property(lambda self: True),
-        "is_fully_replicated": property(lambda self: True),
         "strides": property(lambda self: np.asarray(self).strides),
     }
     for name, member in found.items():

@@ -51,7 +51,7 @@ def _differences(key: tuple, before: tuple) -> list[str]:
     if fixed != fixed2:
         found.append(f"  * static arguments, now {fixed!r:.200} and before {fixed2!r:.200}")
     if rest != rest2:
-        found.append("  * settings, the backend, or named axes around the call")
+        found.append("  * settings, the backend, the mesh, or named axes around the call")
     return found or [
         "  * nothing: arrays that the function closed over were traced ones, and are gone"
     ]

@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from fnx.core.array import Array, as_array
-from fnx.core.errors import TypeMismatch
+from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.interpreters.primitives.sharding_constraint import ShardingConstraint
 from fnx.process.mesh import AbstractMesh, Mesh, PartitionSpec, get_mesh, spec_names
+from fnx.process.one_member import is_compiled
 from fnx.process.placement import placed
 from fnx.process.shardings import NamedSharding
+from fnx.process.spread import mesh_spans
 from fnx.pytree import operations
 
 
@@ -16,14 +18,16 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     """The leaves of a pytree, which lie as shardings (a pytree prefix of them) say.
 
     A PartitionSpec is of the mesh that was set. In compiled functions the devices of the mesh compute
-    their parts; ValueError for axes that cannot be cut evenly.
+    their parts, which need not be of one size there; elsewhere axes that cannot be cut evenly are a
+    ValueError.
 
     >>> lax.with_sharding_constraint(jnp.arange(3), None)
     Array([0, 1, 2], dtype=int64)
     """
     leaves, structure = operations.tree_flatten(x)
     places = spread(shardings, x)
-    return structure.unflatten([constrained(as_array(a), p) for a, p in zip(leaves, places)])
+    even = not is_compiled()
+    return structure.unflatten([constrained(as_array(a), p, even) for a, p in zip(leaves, places)])
 
 
 def spread(shardings: Any, tree: Any) -> list:
@@ -32,25 +36,37 @@ def spread(shardings: Any, tree: Any) -> list:
     return operations.broadcast_prefix(shardings, tree, is_leaf=is_leaf)
 
 
-def constrained(x: Array, sharding: Any) -> Array:
-    """An array that lies as a sharding says; itself where none is named."""
-    sharding = getattr(sharding, "sharding", sharding)  # of a Format: layouts are as they are
-    if isinstance(sharding, PartitionSpec):
-        sharding = NamedSharding(get_mesh(), sharding)
-    if isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, AbstractMesh):
-        mesh = get_mesh()  # whose devices are meant
-        sharding = sharding.update(mesh=mesh) if mesh.abstract_mesh == sharding.mesh else sharding
+def constrained(x: Array, sharding: Any, even: bool = True) -> Array:
+    """An array that lies as a sharding says, in parts of one size if `even`; itself where none is named."""
+    sharding = named(sharding)
     if isinstance(sharding, str | int | float):
         raise TypeMismatch(
             f"with_sharding_constraint to {sharding!r}; expected a sharding, a PartitionSpec or None"
         )
     if not is_cut(sharding):
         return placed(x, sharding)
-    sharding.check(x.aval)
+    sharding.check(x.aval, even or mesh_spans(sharding.mesh))
     spec = [*sharding.spec, *[None] * (x.ndim - len(sharding.spec))]
     free = tuple([k for k, s in enumerate(spec) if s is PartitionSpec.UNCONSTRAINED])
     names: Sequence[Any] = spec_names(spec)
     return placed(ShardingConstraint(sharding, tuple(names), free)(x), sharding)
+
+
+def named(sharding: Any) -> Any:
+    """A sharding of the mesh that was set, where it names axes or a mesh without devices."""
+    sharding = getattr(sharding, "sharding", sharding)  # of a Format: layouts are as they are
+    if isinstance(sharding, PartitionSpec):
+        mesh = get_mesh()
+        if mesh.empty and any(spec_names(sharding)):
+            raise InvalidValue(
+                f"{sharding} names axes, and no mesh was set. Expected a NamedSharding(mesh, spec), or "
+                "that it is asked for within set_mesh(mesh)."
+            )
+        return NamedSharding(mesh, sharding)
+    if isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, AbstractMesh):
+        mesh = get_mesh()  # whose devices are meant
+        sharding = sharding.update(mesh=mesh) if mesh.abstract_mesh == sharding.mesh else sharding
+    return sharding
 
 
 def is_cut(sharding: Any) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fnx.core import config
+from fnx.core import config, lazy_imports
 from fnx.core.array import Array, ConcreteArray, as_array
 from fnx.core.buffer import Buffer
 from fnx.core.errors import InvalidValue
@@ -166,6 +166,9 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, **_: Any) -> Any:
 def _put(x: Any, place: Any) -> Array:
     """A copy of an array that lies so."""
     x = as_array(x)
+    place = getattr(place, "device", place)  # of a SingleDeviceSharding
+    if hasattr(place, "partitions"):  # of the mesh that was set
+        place = lazy_imports.find(__name__, "named")(place)
     check = getattr(place, "check", None)
     if check is not None:  # shardings say what they cannot cut
         check(x.aval)
@@ -173,6 +176,8 @@ def _put(x: Any, place: Any) -> Array:
         return place.put(x)
     if isinstance(place, CpuDevice) and type(x) is ConcreteArray:
         return put(x.copy(), place)
+    if isinstance(x, Tracer):
+        return lazy_imports.find(__name__, "constrained")(x, place)
     return placed(x.copy(), place)  # type: ignore[attr-defined]
 
 

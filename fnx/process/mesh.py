@@ -14,6 +14,7 @@ import numpy as np
 from fnx.core.errors import InvalidValue
 from fnx.core.lazy_imports import repr_html
 from fnx.process.devices import device_put, devices
+from fnx.process.placement import mesh_in_force, mesh_reads
 
 _all_devices = devices
 MORE_DEVICES = (
@@ -46,7 +47,10 @@ class PartitionSpec(tuple):
     UNCONSTRAINED = _UNCONSTRAINED
 
     def __new__(cls, *partitions: Any, **_: Any) -> "PartitionSpec":
-        return super().__new__(cls, partitions)
+        return super().__new__(cls, map(_one_name, partitions))
+
+    def __add__(self, other: tuple) -> "PartitionSpec":
+        return PartitionSpec(*self, *other)
 
     def __repr__(self) -> str:
         return f"PartitionSpec({', '.join(map(repr, self))})"
@@ -61,6 +65,13 @@ class PartitionSpec(tuple):
     def update(self, *, partitions: Sequence | None = None, **_: Any) -> "PartitionSpec":
         """The same, but for what is given."""
         return self if partitions is None else PartitionSpec(*partitions)
+
+
+def _one_name(entry: Any) -> Any:
+    """An entry as it is written: a tuple of one name is that name, an empty one None."""
+    if not isinstance(entry, (tuple, list)) or len(entry) > 1:
+        return tuple(entry) if isinstance(entry, list) else entry
+    return entry[0] if entry else None
 
 
 P = PartitionSpec
@@ -184,7 +195,7 @@ class AbstractMesh(_AnyMesh):
         self.axis_types = axis_types or (AxisType.Auto,) * len(self.axis_names)
 
 
-_mesh: ContextVar["Mesh | AbstractMesh | None"] = ContextVar("fnx_mesh", default=None)
+_mesh: ContextVar["Mesh | AbstractMesh | None"] = mesh_in_force
 # Outside the `with mesh` that was entered last: the mesh, and what was outside of that.
 _outer: ContextVar[tuple] = ContextVar("fnx_outer_mesh", default=(None, ()))
 
@@ -223,13 +234,18 @@ def set_mesh(mesh: "Mesh | AbstractMesh | None") -> Any:
 use_abstract_mesh = set_mesh
 
 
+def _asked() -> "Mesh | AbstractMesh | None":
+    mesh_reads[0] += 1
+    return _mesh.get()
+
+
 def get_mesh() -> Mesh:
     """The mesh that was set; an empty one if there is none.
 
     >>> fnx.sharding.get_mesh().empty
     True
     """
-    mesh = _mesh.get()
+    mesh = _asked()
     return mesh if isinstance(mesh, Mesh) else Mesh(np.empty((), object), ())
 
 
@@ -241,7 +257,7 @@ def get_abstract_mesh() -> AbstractMesh:
     >>> mesh
     AbstractMesh('x': 1)
     """
-    mesh = _mesh.get()
+    mesh = _asked()
     if mesh is None:
         return AbstractMesh((), ())
     return mesh.abstract_mesh if isinstance(mesh, Mesh) else mesh

@@ -1,7 +1,7 @@
 """Programs of one of several devices: how they are traced, and how all devices' results come about."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -52,12 +52,21 @@ def one_member(
 
 def within_a_loop() -> bool:
     """Whether this is traced as a part of the body of a loop, which members may run at once."""
+    return any(it.what.startswith("the body") for it in _stages())
+
+
+def is_compiled() -> bool:
+    """Whether this is traced as a part of a program, and not computed at once."""
+    return any(it.parent is None for it in _stages())
+
+
+def _stages() -> Iterator[Stage]:
+    """Those around this place."""
     it: Any = current.get()
     while it is not None:
-        if isinstance(it, Stage) and it.what.startswith("the body"):
-            return True
+        if isinstance(it, Stage):
+            yield it
         it = it.parent or getattr(it, "outer", None)
-    return False
 
 
 def of_all(
@@ -76,5 +85,7 @@ def of_all(
     parts = [cut_parts(x, c, axes) for x, c in zip(operands, prim.ins)]
     names = [{n for names in c for n in names} for c in prim.ins]
     made, found = run_batched(lambda *xs: eval_jaxpr(prim.jaxpr, xs), prim.axes, parts, names)
-    cuts = outs(ranks, found)
+    # Batching takes what rules of users give for different; what is known of the program counts, too.
+    differ = [[n for n in f if n in v] for f, v in zip(found, varying(prim), strict=True)]
+    cuts = outs(ranks, differ)
     return [joined(x, f, c, axes) for x, f, c in zip(made, found, cuts, strict=True)]

@@ -5,6 +5,7 @@ Programs of arrays that were put on a device run there, and are of one device on
 
 import inspect
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,11 @@ used = some_placed
 
 
 use = see_placed  # from now on calls look how arrays lie
+
+# The mesh that was set (mesh.py), and how often programs have asked for it: one that did, while it was
+# traced, is of that mesh.
+mesh_in_force: ContextVar[Any] = ContextVar("fnx_mesh", default=None)
+mesh_reads = [0]
 
 
 def _operate_there() -> None:

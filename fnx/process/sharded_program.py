@@ -15,7 +15,7 @@ from fnx.interpreters.passes.compiled import compiled
 from fnx.interpreters.passes.simplify import simplify
 from fnx.interpreters.trace import trace_closed
 from fnx.process.constraints import constrained_all
-from fnx.process.placement import payload, places_of
+from fnx.process.placement import payload, places_of, use
 from fnx.process.rank_program import RankProgram
 from fnx.process.spread import mesh_spans
 
@@ -33,6 +33,8 @@ def compiled_for_mesh(jaxpr: Jaxpr, backend: Any, donated: tuple[int, ...]) -> A
         chosen, notes = loops
         native = compiled(chosen, backend, donated)
         return Placing(native, chosen, (None,) * len(chosen.outs), notes)
+    if found.mesh.size > 1:
+        use()  # results say how they lie
     chosen = found.jaxpr if found.pays else plain
     native = compiled(chosen, backend, donated)
     size = found.members.size

@@ -128,12 +128,18 @@ class NamedSharding(Sharding):
         """An array that lies so, of one that all processes have."""
         return spread.put(x, self) if spread.spans(self) else placed(x.copy(), self)
 
-    def check(self, aval: ShapedArray) -> None:
-        """InvalidValue, a ValueError, unless arrays of this type can be cut so."""
+    def check(self, aval: ShapedArray, even: bool = True) -> None:
+        """InvalidValue, a ValueError, unless arrays of this type can be cut so; `even`: in equal parts."""
         where = spec_names(self.spec)
         if len(where) > aval.ndim:
             raise InvalidValue(f"{self.spec} is longer than the rank of {aval.str_short()}")
-        self._part_of(aval.shape, aval.str_short())
+        if even:
+            self._part_of(aval.shape, aval.str_short())
+
+    def is_even(self, shape: Sequence[int]) -> bool:
+        """Whether arrays of this shape are cut in parts of one size."""
+        names = spec_names(self.spec)
+        return not any(n % math.prod(self.mesh.shape[a] for a in k) for n, k in zip(shape, names))
 
     def _part_of(self, whole: Sequence[int], what: str) -> tuple[int, ...]:
         """The shape of one device's part of an array."""

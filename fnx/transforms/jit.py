@@ -141,7 +141,8 @@ class Jitted:
             outs = placement.run(self.fun, program, given, args, kwargs)
         else:
             outs = program(given)
-        if program.run is not None and program.take is not None and not overridden.get():
+        quick = program.run is not None and program.take is not None and not program.of_mesh
+        if quick and not overridden.get():
             self._remember(program, fixed)
         return program.build(outs)
 
@@ -203,7 +204,8 @@ class Jitted:
         avals = tuple([x.aval if isinstance(x, Array) else aval_like(x) for x in arrays])
         axes = () if current.get() is evaluate else tuple(bound_axes().items())
         lies = placement.places_of(arrays) if placement.used else ()
-        key = (treedef, fixed, avals, config.of_traces(), config.backend.value, axes, lies)
+        around = axes, lies, placement.mesh_in_force.get()
+        key = (treedef, fixed, avals, config.of_traces(), config.backend.value, *around)
         program = self._programs.get(key)
         if program is None or not program.alive:
             if config.explain_cache_misses.value:
@@ -212,6 +214,7 @@ class Jitted:
             program = self._programs[key] = self._trace(avals, treedef, fixed, lies)
             if config.retrace_notes.value:
                 import_module("fnx.process.retraces").look(self.fun, self.static, key[:3])
+        placement.mesh_reads[0] += program.of_mesh  # what is traced around it is, too
         return program
 
     def _trace(self, avals: tuple, treedef: Any, fixed: Fixed, lies: tuple = ()) -> Program:
@@ -233,6 +236,7 @@ class Jitted:
             return Empty.without(empty.outs, arrays)
 
         values = Empty.without(empty.inputs, avals)
+        reads = placement.mesh_reads[0]
         with without_collections():
             jaxpr, consts = counted(*trace(flat, values, what=f"jit of {name}", name=name))
         check_options(self.options["compiler"])
@@ -241,7 +245,7 @@ class Jitted:
         program = Program(
             jaxpr, consts, treedef, structures[0], name, inline, empty, donated, backend
         )
-        program.lies = lies
+        program.lies, program.of_mesh = lies, placement.mesh_reads[0] != reads
         seconds = program.seconds["trace"] = time.perf_counter() - start
         if config.log_compiles.value:
             import_module("fnx.process.compile_log").tell_traced(self.fun, avals, seconds)

@@ -7,6 +7,7 @@ axes, and computes for all in turn: the local case of exchange (interpreters/bat
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -38,9 +39,10 @@ from fnx.process.mesh import (
     PartitionSpec,
     get_abstract_mesh,
     get_mesh,
+    set_mesh,
     spec_names,
 )
-from fnx.process.one_member import of_all, one_member
+from fnx.process.one_member import is_compiled, of_all, one_member
 from fnx.process.placement import placed
 from fnx.process.shardings import NamedSharding
 from fnx.process.spread import mesh_spans
@@ -295,6 +297,7 @@ def _mapped(
     check: bool,
 ) -> Any:
     """The results of all devices, side by side."""
+    whole_mesh = get_mesh() if mesh is None else mesh
     given, treedef = operations.tree_flatten(args)
     specs = _flatten_specs(in_specs, args, "in_specs")
     # Whatever is not cut may be no array: a function, a setting.
@@ -309,9 +312,9 @@ def _mapped(
     def flat(*xs: Array) -> list[Array]:
         it = iter(xs)
         full = [next(it) if c else x for x, c in zip(given, cut)]
-        outs, structure = flatten_arrays(
-            f(*operations.tree_unflatten(treedef, full)), f"results of {name_of(f)}"
-        )
+        with nullcontext() if mesh is None else set_mesh(mesh):
+            found = f(*operations.tree_unflatten(treedef, full))
+        outs, structure = flatten_arrays(found, f"results of {name_of(f)}")
         structures.append(structure)
         return outs
 
@@ -320,9 +323,10 @@ def _mapped(
         wanted.extend(_flatten_specs(out_specs, dummy, "out_specs"))
         return [_cut_to(r, n, s, axes, check, name_of(f)) for r, n, s in zip(ranks, found, wanted)]
 
-    whole_mesh = get_mesh() if mesh is None else mesh
-    far = isinstance(whole_mesh, Mesh) and mesh_spans(whole_mesh)
-    if far:
+    is_mesh = isinstance(whole_mesh, Mesh)
+    far = is_mesh and mesh_spans(whole_mesh)
+    lie = constrained if far or (is_compiled() and not bound_axes()) else placed
+    if is_mesh and lie is constrained:
         leaves = [constrained(x, NamedSharding(whole_mesh, s)) for x, s in zip(leaves, specs)]
     member = one_member(flat, axes, leaves, ins, name_of(f), BACKEND)
     if member is None and far:
@@ -336,13 +340,12 @@ def _mapped(
         exploration = config.exploration.get()
         over = batch if exploration is None else exploration.batch(f, "shard_map", batch)
         outs, found = run_batched(flat, list(axes.items()), parts, [_names(s) for s in specs], over)
-        ranks = [x.ndim - len(n) for x, n in zip(outs, found)]
-        joins = zip(outs, found, outs_of(ranks, found), strict=True)
-        results = [joined(x, n, c, axes) for x, n, c in joins]
+        cuts = outs_of([x.ndim - len(n) for x, n in zip(outs, found)], found)
+        results = [joined(x, n, c, axes) for x, n, c in zip(outs, found, cuts, strict=True)]
     else:
         results = of_all(*member, outs_of, far)
-    if isinstance(mesh, Mesh):
-        results = [placed(x, NamedSharding(mesh, s)) for x, s in zip(results, wanted)]
+    if is_mesh:
+        results = [lie(x, NamedSharding(whole_mesh, s)) for x, s in zip(results, wanted)]
     return operations.tree_unflatten(structures[0], results)
 
 
@@ -358,7 +361,8 @@ def _manual_axes(mesh: Any, axis_names: Any, name: str) -> dict[str, int]:
     missing = names - set(mesh.axis_names)
     if missing:
         raise InvalidValue(f"shard_map axis_names {missing} are not axes of {mesh}")
-    return {n: size for n, size in mesh.shape.items() if not names or n in names}
+    bound = () if names else bound_axes()  # by a shard_map around it
+    return {n: size for n, size in mesh.shape.items() if (n in names if names else n not in bound)}
 
 
 def _flatten_specs(specs: Any, tree: Any, what: str) -> list[PartitionSpec]:

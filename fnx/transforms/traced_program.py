@@ -164,6 +164,7 @@ class Program:
         "jaxpr",
         "lies",
         "name",
+        "of_mesh",
         "run",
         "runs",
         "seconds",
@@ -200,6 +201,7 @@ class Program:
         self.runs: dict[str, Callable] = {}  # the same by backend
         self.seconds: dict[str, float] = {}
         self.warned = False  # of donations
+        self.of_mesh = False  # whether it is another one where another mesh was set
         self.lies: tuple = ()  # how arguments lie on devices, if any is on several
 
     def compiled(self) -> Any:

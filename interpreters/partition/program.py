@@ -144,7 +144,7 @@ def _places(jaxpr: Jaxpr, cuts: Sequence[Cut], like: Any) -> tuple[Any, ...]:
     found = []
     for o, cut in zip(jaxpr.outs, cuts):
         constraint = asked.get(o) if type(o) is Var else None
-        if constraint is not None:
+        if constraint is not None and constraint.sharding.is_even(o.aval.shape):
             found.append(constraint.sharding)
             continue
         spec = [None if not n else n[0] if len(n) == 1 else n for n in cut]

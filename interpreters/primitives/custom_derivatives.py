@@ -25,6 +25,7 @@ from fnx.interpreters.jvp import SymbolicZero, has_tangent, jvp
 from fnx.interpreters.linearize import Linearize, transpose_jaxpr
 from fnx.interpreters.operands import check_operands, given, only, spread, undefined
 from fnx.interpreters.passes.compiled import run
+from fnx.interpreters.spmd import Spmd
 from fnx.interpreters.trace import Stage, trace
 from fnx.ops.base.broadcast import typed_zeros
 from fnx.ops.elementwise.arithmetic import stop_gradient
@@ -76,6 +77,20 @@ def handler(args: Sequence[Any]) -> Interpreter:
     return it
 
 
+def _with_names(it: Interpreter) -> Interpreter:
+    """`it`, with the named axes that are bound right above it: functions with rules speak of them."""
+    found, now = it, current.get()
+    above: list[Interpreter] = []
+    while now is not it and now is not None:
+        above.append(now)
+        now = now.parent
+    for now in reversed(above):
+        if not isinstance(now, Spmd):
+            break
+        found = now
+    return found
+
+
 def _batch_below(it: Interpreter) -> Batch | None:
     """The innermost interpreter with a batch, between the current one and `it`."""
     now: Interpreter | None = current.get()
@@ -102,7 +117,7 @@ def call_with_rule(prim: "CustomRule", args: Sequence[Array]) -> Sequence[Array]
         with use(home.parent):
             outs = call_with_rule(prim.once(home, mask), args)
         return [BatchTracer(home, o, 0) if m else o for o, m in zip(outs, mask, strict=True)]
-    with use(it):
+    with use(_with_names(it)):
         if isinstance(it, Stage):
             jaxpr, consts = trace(prim.fun, [a.aval for a in args], what=prim.what, name=prim.of)
             staged = replace(prim, jaxpr=jaxpr, consts=len(consts))

@@ -19,6 +19,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.axis_size import AxisSize
 from fnx.core.backend import Backend
 from fnx.core.fast_dataclasses import dataclass
+from fnx.core.interpreter import current, use
 from fnx.core.jaxpr import Jaxpr, eval_jaxpr, made_once
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Call, Operand, Recipe
@@ -32,6 +33,7 @@ from fnx.interpreters.linearize import transpose_jaxpr
 from fnx.interpreters.operands import check_operands, given, only, spread, undefined
 from fnx.interpreters.passes.compiled import run
 from fnx.interpreters.reverse.split_call import split_call
+from fnx.interpreters.spmd import Spmd
 from fnx.interpreters.trace import trace_closed
 from fnx.ops.base.permute import Transpose
 from fnx.ops.elementwise.select import eq, select
@@ -225,8 +227,14 @@ class Members(HigherOrder):
 
     # --- rules
 
+    @property
+    def named(self) -> Any:
+        """Binds the names of the axes: rules of users within the jaxpr are functions that speak of them."""
+        return use(Spmd(current.get(), dict(self.axes)))
+
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
-        jaxpr, mask = jvp_jaxpr(self.jaxpr, given(tangents))
+        with self.named:
+            jaxpr, mask = jvp_jaxpr(self.jaxpr, given(tangents))
         ins = (*self.ins, *only(given(tangents), self.ins))
         prim = replace(self, jaxpr=jaxpr, ins=ins, outs=(*self.outs, *only(mask, self.outs)))
         outs = prim(*primals, *only(given(tangents), tangents))
@@ -235,7 +243,8 @@ class Members(HigherOrder):
 
     def linearize(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         nonzero = given(tangents)
-        forward, linear, kept, mask = _parts(self.jaxpr, nonzero)
+        with self.named:
+            forward, linear, kept, mask = _parts(self.jaxpr, nonzero)
         n = len(self.jaxpr.outs)
         everywhere = (tuple([name for name, _ in self.axes]),)
         residuals = tuple([(*everywhere, *[()] * (a.ndim - 1)) for a in forward.out_avals[n:]])
@@ -248,7 +257,8 @@ class Members(HigherOrder):
 
     def transpose(self, cts: tuple, *args: Any) -> tuple:
         linear, nonzero = undefined(args), given(cts)
-        jaxpr, mask = _transposed(self.jaxpr, linear, nonzero, self.axes, self.ins, self.outs)
+        with self.named:
+            jaxpr, mask = _transposed(self.jaxpr, linear, nonzero, self.axes, self.ins, self.outs)
         values = [a for a, lin in zip(args, linear) if not lin]
         ins = [c for c, lin in zip(self.ins, linear) if not lin]
         back = only(mask, only(linear, self.ins))
@@ -257,7 +267,8 @@ class Members(HigherOrder):
         return spread(linear, spread(mask, outs))
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
-        jaxpr, mask = batch_jaxpr(self.jaxpr, size, given(axes))
+        with self.named:
+            jaxpr, mask = batch_jaxpr(self.jaxpr, size, given(axes))
         args = [x if k is None else place_axis(size, x, k, 0) for x, k in zip(args, axes)]
         ins = [c if k is None else ((), *c) for c, k in zip(self.ins, axes)]
         outs = [((), *c) if m else c for c, m in zip(self.outs, mask)]

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from fnx.core.array import ConcreteArray, see_placed
 from fnx.core.aval import ShapedArray
 from fnx.core.cost import FREE
 from fnx.core.fast_dataclasses import dataclass
@@ -39,8 +40,11 @@ class ShardingConstraint(Linear):
     def abstract(self, x: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
         return (x,)
 
-    def impl(self, x: np.ndarray) -> np.ndarray:  # type: ignore[override]
-        return x
+    def impl(self, x: np.ndarray) -> Any:  # type: ignore[override]
+        found = ConcreteArray(x)
+        found.placed = self.sharding
+        see_placed()
+        return found
 
     def transpose(self, cts: tuple, x: Any) -> tuple:  # type: ignore[override]
         return (self(cts[0]),)

@@ -25,8 +25,9 @@ from fnx.core.errors import MissingPackage
 from fnx.core.source import user_source
 from fnx.core.transport import Groups, TransportError, blank
 
-# What each thread waits for, and since when: a communicator, the call, seconds of `monotonic`.
-waiting: dict[int | None, tuple["Mpi", str, float]] = {}
+# What each thread waits for, and since when: a communicator, the call, seconds of `monotonic`; and
+# whether the others may take as long as they like.
+waiting: dict[int | None, tuple["Mpi", str, float, bool]] = {}
 _OPS = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 _HALVES = ("float16", "bfloat16")
 _NOTHING = np.empty(0, np.uint8)
@@ -53,10 +54,14 @@ class Mpi:
         self._kinds: dict[tuple[np.dtype, str], Any] = {}  # MPI's operations
 
     def _call(self, call: Callable, *args: Any) -> None:
+        self.wait(call.__name__, call, *args)
+
+    def wait(self, what: str, call: Callable, *args: Any, patient: bool = False) -> Any:
+        """The result of a call that waits for other ranks, who may take their time if `patient`."""
         me = get_ident()
-        waiting[me] = self, call.__name__, monotonic()
+        waiting[me] = self, what, monotonic(), patient
         try:
-            call(*args)
+            return call(*args)
         except world().Exception as error:
             raise TransportError(f"MPI between {self.size} ranks: {error}") from error
         finally:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -44,6 +45,16 @@ def test_the_error_of_an_item_is_raised(workers):
     with pytest.raises(ZeroDivisionError, match="three") as caught:
         fnx.distributed.map(f, range(6), workers=workers)
     assert "in item 3 of fnx.distributed.map" in caught.value.__notes__
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_item_that_exits_exits_here(workers):
+    def f(k):
+        return sys.exit(4) if k == 2 else k
+
+    with pytest.raises(SystemExit) as caught:
+        fnx.distributed.map(f, range(4), workers=workers)
+    assert caught.value.code == 4
 
 
 def test_an_item_whose_process_died_is_tried_again(tmp_path):

@@ -240,6 +240,26 @@ def test_numbers_that_are_not_there_spoil_nothing(at_once):
     close(fnx.jit(f)(on("x")), fnx.jit(f)(X))
 
 
+@pytest.mark.parametrize("rows", [3, 5, 6])
+def test_values_within_a_program_may_lie_in_uneven_parts(rows, at_once):
+    """As in JAX; what comes of it is whole, and outside of jit no array is cut so."""
+    place, x = NamedSharding(mesh(), P(("x", "y"))), X[:rows]
+    lie = lambda x: jnp.cumsum(lax.with_sharding_constraint(jnp.sin(x), place), 0)
+    y = fnx.jit(lie)(x)
+    close(y, np.cumsum(np.sin(x), 0))
+    assert y.is_fully_replicated
+    assert fnx.jit(lambda x: lax.with_sharding_constraint(x, place))(x).sharding.spec == P()
+    slope = fnx.jit(fnx.grad(lambda x: jnp.sum(lie(x) ** 2)))(x)
+    close(slope, fnx.grad(lambda x: jnp.sum(jnp.cumsum(jnp.sin(x), 0) ** 2))(x))
+    with pytest.raises(InvalidValue, match="multiple of 4"):
+        lax.with_sharding_constraint(x, place)
+
+
+def test_results_of_compiled_programs_lie_somewhere_for_what_follows():
+    f = fnx.jit(lambda x: lax.with_sharding_constraint(x, NamedSharding(mesh(), P("x"))))
+    assert (f(X) + 1).sharding.spec == P("x")
+
+
 # --- loops around programs of devices ------------------------------------------------------------
 
 
@@ -268,9 +288,7 @@ def test_loops_around_programs_of_devices_run_in_the_team(kind, at_once):
     for a, b in zip(fnx.tree.leaves(fnx.jit(f)(X)), expected, strict=True):
         close(a, b)
     program = fnx.jit(f).lower(X).program.compiled()
-    assert hasattr(program, "of") == at_once
-    if at_once:
-        assert [e.prim.name for e in program.of.eqns].count("shard_map") == 1
+    assert [e.prim.name for e in program.of.eqns].count("shard_map") == at_once
     loss = lambda x: sum(jnp.sum(y**2.0) for y in fnx.tree.leaves(f(x)))
     if kind != "while":
         with config.disable_jit(True):

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from functools import wraps
-from inspect import signature
+from inspect import signature, unwrap
 from types import FunctionType
 from typing import Any
 
+from fnx.core import lazy_imports
 from fnx.core.array import Array
 from fnx.core.errors import FnxError, InvalidIndex, InvalidValue, TypeMismatch, hide_frames
 from fnx.core.interpreter import current, evaluate, public_runner
@@ -16,12 +17,19 @@ _LIBRARIES = tuple(f"-packages/{name}/" for name in ("numpy", "scipy", "opt_eins
 
 
 def retelling(fun: Callable, module: str) -> Callable:
-    """`fun`, whose inner errors name it and its arguments; it lies in `module`, where pickle finds it."""
+    """`fun`, whose inner errors name it and its arguments; it lies in `module`, where pickle finds it.
+
+    Results lie where its parameters `device` and `out_sharding` say, of which it knows nothing.
+    """
+    code = unwrap(fun).__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    places = tuple([name for name in ("device", "out_sharding") if name in names])
 
     def call(*args: Any, **kwargs: Any) -> Any:
         run = None if current.get() is evaluate else public_runner()
         try:
-            return fun(*args, **kwargs) if run is None else run(call, fun, args, kwargs)
+            out = fun(*args, **kwargs) if run is None else run(call, fun, args, kwargs)
+            return _lying(out, places, kwargs) if places and kwargs else out
         except FnxError as error:
             hide_frames(error)
             raise
@@ -46,6 +54,15 @@ def as_one(fun: Callable) -> Callable:
         return fun(*args, **kwargs) if run is None else run(call, fun, args, kwargs)
 
     return call
+
+
+def _lying(out: Any, places: tuple[str, ...], kwargs: dict) -> Any:
+    """A result where the caller wants it; the first device is where arrays are anyway."""
+    for name in places:
+        place = kwargs.get(name)
+        if place is not None and not isinstance(place, str) and getattr(place, "id", 1):
+            out = lazy_imports.find(__name__, "device_put")(out, place)
+    return out
 
 
 def serve(module: dict[str, Any], but: tuple[str, ...] = ()) -> None:

@@ -95,7 +95,7 @@ def test_a_rank_that_exits_ends_the_job(tmp_path):
     done = start(2, str(script), timeout=60)
     # Of this rank, or of the other that mpiexec then killed: of which it hears first.
     assert done.returncode in (3, 9)
-    assert "rank 1 of 2 exited with 3" in done.stderr
+    assert f"rank 1 of 2 exited with 3\n  at {script}:3 (<module>)" in done.stderr
 
 
 FAULTS = """
@@ -109,6 +109,7 @@ if fnx.process_index() == 1:
         case "leaves": os._exit(0)
         case "hangs":
             while True: time.sleep(0.01)
+if sys.argv[2] != "Barrier": fnx.distributed.map(abs, range(5))
 ranks[0].barrier()
 """
 
@@ -116,24 +117,51 @@ ranks[0].barrier()
 @pytest.mark.slow
 @needs_mpi
 @pytest.mark.parametrize(
-    ("how", "message"),
+    ("how", "where", "message"),
     [
-        ("ends", "waits in Barrier, and rank 1 has ended its program without coming there at"),
-        ("is killed", ""),  # MPI's own
-        ("leaves", "rank 1 of 3 called os._exit(0)"),
-        ("hangs", "for other ranks in Barrier at"),
+        (
+            "ends",
+            "Barrier",
+            "waits in Barrier, and rank 1 has ended its program without coming there at",
+        ),
+        ("ends", "fnx.distributed.map", "and rank 1 has ended its program without coming there at"),
+        ("is killed", "Barrier", "fnx.distributed: rank 1 of 3 was killed; it was last seen"),
+        ("leaves", "Barrier", "rank 1 of 3 called os._exit(0)"),
+        ("hangs", "Barrier", "for other ranks in Barrier at"),
+        ("hangs", "fnx.distributed.map", "for other ranks in fnx.distributed.map at"),
     ],
 )
-def test_a_rank_that_does_not_come_ends_the_job(how, message, tmp_path, monkeypatch):
+def test_a_rank_that_does_not_come_ends_the_job(how, where, message, tmp_path, monkeypatch):
     script = tmp_path / "faults.py"
     script.write_text(FAULTS)
     monkeypatch.setenv("FNX_EXCHANGE_TIMEOUT", "3")
-    done = start(3, str(script), how, timeout=60)
+    done = start(3, str(script), how, where, timeout=60)
     assert done.returncode != 0
     assert message in done.stderr
+    # Those that MPI kills then say nothing.
+    assert done.stderr.count("was killed") == (how == "is killed")
     if how == "hangs":
         assert "rank 1 is elsewhere at" in done.stderr
         assert "faults.py:11" in done.stderr
+
+
+@pytest.mark.slow
+@needs_mpi
+def test_an_item_of_map_that_exits_ends_no_rank(tmp_path):
+    """Who catches it goes on, and nobody waits for a rank that left."""
+    script = tmp_path / "exits.py"
+    script.write_text(
+        "import fnx, sys\n"
+        "from fnx.process.devices import ranks\n"
+        "try: fnx.distributed.map(lambda k: sys.exit(5) if k == 1 else k, range(6))\n"
+        "except SystemExit as exits: print('exits with', exits.code)\n"
+        "ranks[0].barrier()\n"
+        "fnx.distributed.map(lambda k: sys.exit(6) if k == 1 else k, range(6))\n"
+    )
+    done = start(2, str(script), timeout=60)
+    assert done.returncode in (6, 9)
+    assert done.stdout.count("exits with 5") == 2
+    assert "of 2 exited with 6" in done.stderr
 
 
 @needs_mpi
