@@ -50,8 +50,11 @@ DEVICE = CpuDevice()
 
 
 def _device(self):
-    """The device that the numbers are on."""
+    """The device that the numbers are on; the sharding, if they lie along a mesh."""
     value = self._value if type(self) is ConcreteArray else None
+    place = getattr(self, "placed", None)
+    if hasattr(place, "spec"):
+        return place
     return (value.place if isinstance(value, Buffer) else None) or DEVICE
 
 
@@ -258,9 +261,7 @@ def members() -> dict[str, Any]:
         "copy_to_host_async": lambda self: None,
         "is_deleted": lambda self: False,
         "is_ready": lambda self: True,
-        "to_device": lambda self, device, *, stream=None: self,
         "on_device_size_in_bytes": lambda self: self.nbytes,
-        "addressable_data": lambda self, index: self,
         "unsafe_buffer_pointer": lambda self: np.asarray(self).ctypes.data,
         "at": property(At),
         "T": property(shapes.transpose),
@@ -270,7 +271,6 @@ def members() -> dict[str, Any]:
         "flat": property(lambda self: iter(shapes.ravel(self))),
         "device": property(_device),
         "committed": property(lambda self: True),
-        "is_fully_replicated": property(lambda self: True),
         "strides": property(lambda self: np.asarray(self).strides),
     }
     for name, member in found.items():

@@ -194,6 +194,7 @@ def _extras(module: str) -> dict[str, Any]:
     """Names of a private module that JAX's own `test_util` is written with."""
     import numpy as np
 
+    from fnx.core.dtypes import to_inexact
     from fnx.jax.src.core import trace_state_clean
 
     never = staticmethod(lambda: False)
@@ -205,6 +206,7 @@ def _extras(module: str) -> dict[str, Any]:
         "dispatch": {"xla_primitive_callable": _Primitives},
         "deprecations": {"is_accelerated": lambda name: False},
         "dtypes": {
+            "to_inexact_dtype": to_inexact,
             "int1": None,
             "uint1": None,
             "_intn_dtypes": [np.dtype(t) for t in ("int2", "uint2", "int4", "uint4")],
@@ -257,10 +259,12 @@ def _found(module: str, name: str) -> Any:
     if name in extras:
         return extras[name]
     public = [f"jax.{part}" for part in (module.removeprefix(f"{PRIVATE}."), *PUBLIC.split())]
-    for place in map(server, [module, "jax", *public]):
+    stored = ["ml_dtypes"] if module == f"{PRIVATE}.dtypes" else []
+    for place in [*map(server, [module, "jax", *public]), *stored]:
         found = getattr(importlib.import_module(place), name, None) if place else None
         if found is not None and module.startswith(PRIVATE):
-            return found
+            inside = isinstance(found, types.ModuleType)
+            return importlib.import_module(f"{module}.{name}") if inside else found
     return Absent(f"{module}.{name}")
 
 
