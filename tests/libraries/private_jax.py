@@ -9,6 +9,7 @@ import functools
 import importlib
 import importlib.util
 import itertools
+import math
 import sys
 import types
 import unittest
@@ -122,7 +123,8 @@ class Settings(types.ModuleType):
 
     config_states = type("States", (dict,), {"__missing__": lambda self, name: State(name)})()
     config = types.SimpleNamespace(values={}, update=fnx.config.update)
-    update, _read = fnx.config.update, fnx.config.read
+    update = fnx.config.update
+    _read = staticmethod(lambda name: State(name).value)
     bool_env = int_env = staticmethod(lambda name, default: default)
     bool_flag = int_flag = string_flag = staticmethod(
         lambda name, default, *a, **k: types.SimpleNamespace(value=default)
@@ -320,6 +322,7 @@ def pytest_configure() -> None:
     unittest.TestCase.assertRaisesRegex = _words_are_not_compared  # type: ignore[assignment]
     jtu = importlib.import_module(f"{PRIVATE}.test_util")
     jtu.JaxTestCase.assertCacheMisses = Absent("jax._src.test_util.assertCacheMisses")
+    importlib.import_module("jax.experimental.jet").fact = math.factorial
     for name in vars(jtu).copy():
         if name.startswith("count_") or name in COUNTERS:
             setattr(jtu, name, Absent(f"{PRIVATE}.test_util.{name}"))
