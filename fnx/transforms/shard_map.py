@@ -341,8 +341,8 @@ def _mapped(
         results = [joined(x, n, c, axes) for x, n, c in joins]
     else:
         results = of_all(*member, outs_of, far)
-    if isinstance(mesh, Mesh):
-        results = [placed(x, NamedSharding(mesh, s)) for x, s in zip(results, wanted)]
+    if isinstance(whole_mesh, Mesh) and not whole_mesh.empty:
+        results = [placed(x, NamedSharding(whole_mesh, s)) for x, s in zip(results, wanted)]
     return operations.tree_unflatten(structures[0], results)
 
 

@@ -196,19 +196,26 @@ def _extras(module: str) -> dict[str, Any]:
     """Names of a private module that JAX's own `test_util` is written with."""
     import numpy as np
 
+    from fnx import dtypes
+    from fnx.core.array import ConcreteArray
     from fnx.core.dtypes import to_inexact
     from fnx.jax.src.core import trace_state_clean
 
     never = staticmethod(lambda: False)
     kind = types.SimpleNamespace
     return {
+        "array": {"ArrayImpl": ConcreteArray},
         "core": {"reset_trace_state": trace_state_clean},
         "cloud_tpu_init": {"running_in_cloud_tpu_vm": False},
         "compilation_cache": {"_cache": None},
-        "dispatch": {"xla_primitive_callable": _Primitives},
+        "dispatch": {
+            "xla_primitive_callable": _Primitives,
+            "runtime_tokens": kind(clear=lambda: None, block_until_ready=lambda: None),
+        },
         "deprecations": {"is_accelerated": lambda name: False},
         "dtypes": {
             "to_inexact_dtype": to_inexact,
+            "default_float_dtype": lambda: np.dtype(dtypes.canonicalize_dtype(float)),
             "int1": None,
             "uint1": None,
             "_intn_dtypes": [np.dtype(t) for t in ("int2", "uint2", "int4", "uint4")],
@@ -301,6 +308,13 @@ def _words_are_not_compared(case: Any, error: Any, words: Any, *args: Any, **kwa
     return case.assertRaises(error, *args, **kwargs)  # noqa: PT027
 
 
+def _sampled(jtu: Any, *args: Any, **kwargs: Any) -> Callable:
+    """`sample_product`, of a test that has no cases where private values are absent, too."""
+    cases = jtu.sample_product_testcases(*args, **kwargs)
+    none = unittest.skip("all of its cases are of what is private to JAX")
+    return jtu.parameterized.parameters(*cases) if cases else none
+
+
 _served = ServedModule.__getattr__
 
 
@@ -323,6 +337,7 @@ def pytest_configure() -> None:
     jtu = importlib.import_module(f"{PRIVATE}.test_util")
     jtu.JaxTestCase.assertCacheMisses = Absent("jax._src.test_util.assertCacheMisses")
     importlib.import_module("jax.experimental.jet").fact = math.factorial
+    jtu.sample_product = functools.partial(_sampled, jtu)
     for name in vars(jtu).copy():
         if name.startswith("count_") or name in COUNTERS:
             setattr(jtu, name, Absent(f"{PRIVATE}.test_util.{name}"))

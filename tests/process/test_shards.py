@@ -152,6 +152,12 @@ def test_arrays_say_how_they_lie():
     assert not abstract.is_equivalent_to(NamedSharding(where.mesh.abstract_mesh, P("y")), 2)
 
 
+def test_results_of_shard_map_lie_along_the_mesh_that_was_set():
+    with fnx.set_mesh(fnx.make_mesh((2, 2), ("x", "y"))):
+        out = fnx.shard_map(lambda x: 2 * x, in_specs=P("x"), out_specs=P("x"))(X)
+    assert out.sharding == sharding("x")
+
+
 def test_specs_are_equal_that_say_the_same():
     assert P(("x",), (), ["x", "y"]) == P("x", None, ("x", "y"))
     assert hash(P(("x",))) == hash(P("x"))
