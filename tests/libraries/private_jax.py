@@ -22,6 +22,7 @@ from typing import Any
 from unittest import SkipTest
 
 import pytest
+from absl.testing import parameterized
 
 import fnx.jax
 from fnx.jax.finder import Finder, ServedModule, server
@@ -59,7 +60,7 @@ class Absent:
         return Absent(f"{self._name}()")
 
     def _end(self) -> None:
-        if self._name.startswith(f"{PRIVATE}."):
+        if "._" in self._name or self._name.endswith("_p"):  # a primitive, or private by its name
             raise SkipTest(f"uses {self._name}, which is private to JAX")
         raise AttributeError(f"fnx has no {self._name}")
 
@@ -308,11 +309,12 @@ def _words_are_not_compared(case: Any, error: Any, words: Any, *args: Any, **kwa
     return case.assertRaises(error, *args, **kwargs)  # noqa: PT027
 
 
-def _sampled(jtu: Any, *args: Any, **kwargs: Any) -> Callable:
-    """`sample_product`, of a test that has no cases where private values are absent, too."""
-    cases = jtu.sample_product_testcases(*args, **kwargs)
-    none = unittest.skip("all of its cases are of what is private to JAX")
-    return jtu.parameterized.parameters(*cases) if cases else none
+def _of_cases(decorated: Callable, kind: Any, cases: Any) -> Callable:
+    """A test of parameters, which may have no cases where private values are absent."""
+    try:
+        return decorated(kind, cases)
+    except parameterized.NoTestsError:
+        return unittest.skip("all of its cases are of what is private to JAX")
 
 
 _served = ServedModule.__getattr__
@@ -332,12 +334,13 @@ def _named(module: ServedModule, name: str) -> Any:
 
 def pytest_configure() -> None:
     """Take JAX's `test_util` from the checkout, without what counts events of XLA's compilations."""
+    way = parameterized._parameter_decorator
+    parameterized._parameter_decorator = functools.partial(_of_cases, way)
     ServedModule.__getattr__ = _named  # type: ignore[method-assign]
     unittest.TestCase.assertRaisesRegex = _words_are_not_compared  # type: ignore[assignment]
     jtu = importlib.import_module(f"{PRIVATE}.test_util")
     jtu.JaxTestCase.assertCacheMisses = Absent("jax._src.test_util.assertCacheMisses")
     importlib.import_module("jax.experimental.jet").fact = math.factorial
-    jtu.sample_product = functools.partial(_sampled, jtu)
     for name in vars(jtu).copy():
         if name.startswith("count_") or name in COUNTERS:
             setattr(jtu, name, Absent(f"{PRIVATE}.test_util.{name}"))
