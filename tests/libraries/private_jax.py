@@ -65,9 +65,11 @@ class Absent:
         raise AttributeError(f"fnx has no {self._name}")
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
+        if name.startswith("__") and (_running or name not in ("__name__", "__members__")):
             raise AttributeError(name)
-        return Absent(f"{self._name}.{name}")
+        return {"__name__": self._name, "__members__": {}}.get(name) or Absent(
+            f"{self._name}.{name}"
+        )
 
     def __mro_entries__(self, bases: tuple) -> tuple:
         return ()
