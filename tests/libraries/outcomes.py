@@ -14,6 +14,7 @@ from .suites import Suite
 
 PASSED = ""  # what is said of a test that passed
 PLUGINS = Path(__file__).parent
+PRIVATE = "private to JAX"  # in what is said of a test that cannot be asked of fnx (private_jax.py)
 UNASKED = "passes with fnx; JAX was not asked"
 
 
@@ -53,7 +54,8 @@ def run(
         command += [word for plugin in plugins for word in ("-p", plugin)]
         command += ["-p", "no:cacheprovider", "--tb=short", "--continue-on-collection-errors"]
         env = dict(os.environ, JAX_ENABLE_X64="1", JAX_PLATFORMS="cpu", PYTHONHASHSEED="0")
-        env["PYTHONPATH"] = os.pathsep.join([str(PLUGINS), *env.get("PYTHONPATH", "").split()])
+        places = filter(None, [str(PLUGINS), env.get("PYTHONPATH")])
+        env["PYTHONPATH"] = os.pathsep.join(places)
         start = time.monotonic()
         try:
             done = subprocess.run(
@@ -72,7 +74,11 @@ def with_fnx_first(
     """What fnx says of all tests, and JAX of those alone that do not pass with fnx."""
     said: Said = {}
     for path, words in run(ours, paths, source, plugins, timeout).items():
-        bad = [_node(path, name) for name, word in words.items() if word != PASSED]
+        bad = [
+            _node(path, name)
+            for name, word in words.items()
+            if word != PASSED and PRIVATE not in word
+        ]
         asked = (
             [path] if path in words or len(bad) > 100 else bad
         )  # a file that said nothing: whole
@@ -108,8 +114,10 @@ def _read(report: Path) -> Iterator[tuple[str, str]]:
         if bad:
             lines = (bad[0].get("message") or bad[0].text or "no message").strip().splitlines()
             yield name, lines[0][:160]
-        elif not [*case.iter("skipped")]:
-            yield name, PASSED
+            continue
+        skipped = " ".join(s.get("message") or "" for s in case.iter("skipped"))
+        if not [*case.iter("skipped")] or PRIVATE in skipped:
+            yield name, skipped[:160]
 
 
 def compared(suite: Suite, version: str, said: Said, left_out: list[str]) -> Result:

@@ -225,6 +225,10 @@ def _extras(module: str) -> dict[str, Any]:
             "python_scalar_types_to_dtypes": {t: np.dtype(t) for t in (bool, int, float, complex)},
             "default_types": _default_types(),
         },
+        "debugging": {
+            "debug_print": fnx.debug.print,
+            "debug_callback": fnx.debug.callback,
+        },
         "lax.lax": {
             "remaining": lambda xs, *gone: [x for x in xs if all(x not in g for g in gone)]
         },
@@ -343,6 +347,8 @@ def pytest_configure() -> None:
     jtu = importlib.import_module(f"{PRIVATE}.test_util")
     jtu.JaxTestCase.assertCacheMisses = Absent("jax._src.test_util.assertCacheMisses")
     importlib.import_module("jax.experimental.jet").fact = math.factorial
+    jtu.capture_stdout = lambda: jtu._capture_output(sys.stdout)  # pytest's own, once a test runs
+    jtu.capture_stderr = lambda: jtu._capture_output(sys.stderr)
     for name in vars(jtu).copy():
         if name.startswith("count_") or name in COUNTERS:
             setattr(jtu, name, Absent(f"{PRIVATE}.test_util.{name}"))

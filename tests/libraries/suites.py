@@ -45,6 +45,7 @@ _SUITES = (
         plugin="private_jax",
         uncounted=_XLA
         | {
+            "private to jax": "uses what is private to JAX",
             "tests.pallas.": "writes kernels with Pallas",
             "tests.mosaic.": "writes kernels with Mosaic",
             "tests.multiprocess.": "starts processes of JAX's own",
