@@ -34,6 +34,7 @@ _XLA = {
 }
 _LAST_BIT = "asks that numbers drawn inside and outside of jit are equal to their last bit"
 _MADE_OF = "asks for the very primitives that JAX's functions are made of"
+_PRINTED = "asks that structures of trees print as PyTreeDef"
 _EPSILONS = "asks that numbers that two ways give, or that are zero, differ by less than 1e-15"
 _SUITES = (
     Suite(
@@ -49,8 +50,10 @@ _SUITES = (
             "tests.pallas.": "writes kernels with Pallas",
             "tests.mosaic.": "writes kernels with Mosaic",
             "tests.multiprocess.": "starts processes of JAX's own",
-            "pytreespec": "asks that structures of trees print as PyTreeDef",
-            "memoryview": "takes an array as a buffer, which a class written in Python can be from 3.12 on",
+            "stringrepresentation": _PRINTED,
+            "testoptionalflatten": _PRINTED,
+            "testflattendictkeyorder": _PRINTED,
+            "test_buffer_protocol": "takes an array as a buffer, which classes in Python are from 3.12 on",
         },
     ),
     Suite(
