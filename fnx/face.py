@@ -105,6 +105,11 @@ def _devices(x: Array) -> Any:
     return importlib.import_module("fnx.process.shards").devices_of(x)
 
 
+def _to_device(x: Array, device: Any, *, stream: Any = None) -> Array:
+    """The array on a device, or as a sharding has it."""
+    return importlib.import_module("fnx.process.devices").device_put(x, device)
+
+
 def _of_a_gpu(x: Any) -> Any:
     there = getattr(x, "__dlpack_device__", None)
     if (there is None or there()[0] == 1) and not hasattr(x, "__cuda_array_interface__"):
@@ -127,15 +132,16 @@ install(
             lambda x: importlib.import_module("fnx.process.shardings").sharding_of(x)
         ),
         "addressable_shards": property(_shards),
+        "addressable_data": lambda x, index: _shards(x)[index].data,
         "devices": _devices,
+        "to_device": _to_device,
+        "is_fully_replicated": property(lambda x: x.sharding.is_fully_replicated),
         "global_shards": property(
             lambda x: importlib.import_module("fnx.process.shards").global_shards(x)
         ),
         "is_fully_addressable": property(
             lambda x: importlib.import_module("fnx.process.shards").is_here(x)
         ),
-        "is_fully_replicated": property(lambda x: x.sharding.is_fully_replicated),
-        "addressable_data": lambda x, index: _shards(x)[index].data,
     }
 )
 

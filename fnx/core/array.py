@@ -13,7 +13,7 @@ import numpy as np
 from fnx.core import dtypes, lazy_imports
 from fnx.core.aval import ShapedArray
 from fnx.core.buffer import Buffer, Deleted, on_host
-from fnx.core.config import rank_0_consts
+from fnx.core.config import default_float32, rank_0_consts
 from fnx.core.errors import InvalidValue, TypeMismatch
 
 
@@ -343,6 +343,8 @@ def expose(value: np.ndarray | Buffer) -> np.ndarray:
 
 def _unpickle(value: np.ndarray, weak_type: bool) -> ConcreteArray:
     lazy_imports.bring(__name__)  # what arrays have their operators from
+    if default_float32.value:  # as NumPy's arrays are taken
+        value = as_array(value)._value  # type: ignore[attr-defined]
     return ConcreteArray(value, weak_type)
 
 

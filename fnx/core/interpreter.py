@@ -179,6 +179,12 @@ class Tracer(Array):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.asarray(self._concrete(TracerArrayConversionError, "the NumPy array"), dtype)
 
+    def __reduce__(self) -> Any:
+        raise ConcretizationTypeError(
+            f"a pickle of a traced value of type {self.aval.str_short()} inside {self.owner.what}: it has "
+            "no numbers of its own. Return it, and pickle what the transformed function gives."
+        )
+
     def __len__(self) -> int:
         if not self.shape:
             raise TypeMismatch("len() of an array of rank 0")

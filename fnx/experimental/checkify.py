@@ -158,18 +158,19 @@ def _index(eqn: Eqn, values: list[Any], state: Checks) -> None:
     """A check of the places that an equation reads or writes."""
     prim: Any = eqn.prim
     x = values[0]
-    index, limits = bounds(prim, values)
+    index, limits, axes = bounds(prim, values)
     if not index or not index[0].size:
         return
     good = jnp.stack([jnp.ravel((k >= 0) & (k <= n)) for k, n in zip(index, limits)])
     at = jnp.argmin(good).astype(np.int64)
     worst = jnp.stack([jnp.ravel(k).astype(np.int64) for k in index]).reshape(-1)[at]
-    text = f"out-of-bounds indexing for array of shape {x.shape}: index {{1}}{_line(eqn)}"
+    text = f"out-of-bounds indexing for array of shape {x.shape}: index {{1}} is out of bounds for {{axis}}"
     shape = np.shape(index[0])
     members = members_of(eqn.source, np.shape(values[1])) or members_of(eqn.source, shape)
     # The first axis is that of the indices of one place.
     places = tuple([(k + 1, what) for k, what in members])
-    site = Site(text, _PLACE, (len(index), *shape), False, places)
+    named = tuple([f"axis {d} with size {x.shape[d]}" for d in axes])
+    site = Site(text + _line(eqn), _PLACE, (len(index), *shape), False, places, axes=named)
     state.add(site, jnp.all(good), (at, worst))
 
 

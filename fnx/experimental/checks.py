@@ -48,14 +48,19 @@ class Site:
     operands: bool = False  # whether the other values are those of operands
     members: tuple[tuple[int, str], ...] = ()
     loops: tuple[str, ...] = ()  # around it, outermost first; the last values are their iterations
+    axes: tuple[str, ...] = ()  # of an operation that indexes: what each index of a place is for
 
     def text(self, values: Sequence) -> str:
         arrays = [boxed(v) if isinstance(v, np.ndarray) else v for v in values]
         count = len(arrays) - len(self.loops)
         args, kwargs = operations.tree_unflatten(self.given, arrays[:count])
-        lines = [self.message.format(*args, **kwargs)]
+        index: list[int] = []
         if self.shape is not None:
             index = [int(k) for k in np.unravel_index(int(args[0]), self.shape)]
+        if self.axes:
+            kwargs["axis"] = self.axes[index[0]]
+        lines = [self.message.format(*args, **kwargs)]
+        if self.shape is not None:
             first = (
                 f"first at {index} of {list(self.shape)}" if self.shape and self.operands else ""
             )

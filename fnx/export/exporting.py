@@ -10,6 +10,7 @@ from fnx.export.dimensions import Dim, SymbolicScope, solve
 from fnx.export.exported import Body, Exported, made, struct_at
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import aval_like
+from fnx.transforms.jit import jit
 from fnx.transforms.make_jaxpr import flatten_types
 from fnx.transforms.traced_program import Empty
 
@@ -24,7 +25,8 @@ def export(
 
     Sizes may be symbolic: the function is then traced at a few sizes, and the program is one for all
     where it differs in nothing but numbers that are polynomials of them. ValueError for a function that is
-    not jitted, for other platforms than "cpu", and for programs that depend on sizes in another way.
+    not jitted (nor one of fnx's own, which need not be), for other platforms than "cpu", and for programs
+    that depend on sizes in another way. Static arguments are part of the program, and are not passed to it.
 
     >>> (rows,) = fnx.export.symbolic_shape("b")
     >>> mean = fnx.export.export(fnx.jit(lambda x: x.mean(0)))(fnx.ShapeDtypeStruct((rows, 2), float))
@@ -33,6 +35,8 @@ def export(
     >>> fnx.export.deserialize(mean.serialize()).call(jnp.ones((5, 2)))
     Array([1., 1.], dtype=float64)
     """
+    if not hasattr(fun_jit, "trace") and getattr(fun_jit, "__module__", "").startswith("fnx."):
+        fun_jit = jit(fun_jit)
     if not hasattr(fun_jit, "trace"):
         raise InvalidValue(f"export of {fun_jit!r:.60}; expected a jitted function: fnx.jit(f)")
     named = ("cpu",) if platforms is None else tuple(platforms)
@@ -40,6 +44,10 @@ def export(
         raise InvalidValue(f"export for the platforms {named}; fnx compiles for 'cpu' alone")
 
     def of_types(*args: Any, **kwargs: Any) -> Exported:
+        static = getattr(fun_jit, "static", None)
+        fixed = None
+        if static is not None and static.any:
+            args, kwargs, fixed = static.split(args, kwargs)
         leaves, treedef = flatten_types((args, kwargs))
         avals = tuple([_in_aval(x) for x in leaves])
         variables = [n for a in avals for n in a.shape if type(n) is Dim]
@@ -54,6 +62,8 @@ def export(
             given, named_given = operations.tree_unflatten(
                 treedef, [struct_at(a, sizes) for a in avals]
             )
+            if fixed is not None:
+                given, named_given = static.join(given, named_given, fixed)
             body, structure = Body.of(fun_jit, given, named_given)
             samples.append((sizes, body))
             results = Empty.within(body.empty.outs, body.jaxpr.out_avals)

@@ -50,8 +50,11 @@ DEVICE = CpuDevice()
 
 
 def _device(self):
-    """The device that the numbers are on."""
+    """The device that the numbers are on; the sharding, if they lie along a mesh."""
     value = self._value if type(self) is ConcreteArray else None
+    place = getattr(self, "placed", None)
+    if hasattr(place, "spec"):
+        return place
     return (value.place if isinstance(value, Buffer) else None) or DEVICE
 
 
@@ -258,7 +261,6 @@ def members() -> dict[str, Any]:
         "copy_to_host_async": lambda self: None,
         "is_deleted": lambda self: False,
         "is_ready": lambda self: True,
-        "to_device": lambda self, device, *, stream=None: self,
         "on_device_size_in_bytes": lambda self: self.nbytes,
         "unsafe_buffer_pointer": lambda self: np.asarray(self).ctypes.data,
         "at": property(At),

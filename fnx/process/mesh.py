@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from fnx.core.errors import InvalidValue
+from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.core.lazy_imports import repr_html
-from fnx.process.devices import device_put, devices
+from fnx.process.devices import device_put, devices, process_index
 from fnx.process.placement import mesh_in_force, mesh_reads
 
 _all_devices = devices
@@ -39,15 +39,18 @@ _UNCONSTRAINED = _Unconstrained()
 class PartitionSpec(tuple):
     """Names of mesh axes, None, or `PartitionSpec.UNCONSTRAINED`, for each axis of an array.
 
-    >>> fnx.sharding.PartitionSpec("data", None)
-    PartitionSpec('data', None)
+    Several names for one axis are a tuple; that of one name is the name, and an empty one is None.
+    InvalidValue, a ValueError, for tuples in tuples.
+
+    >>> fnx.sharding.PartitionSpec(("data",), ("x", "y"), ())
+    PartitionSpec('data', ('x', 'y'), None)
     """
 
     __slots__ = ()
     UNCONSTRAINED = _UNCONSTRAINED
 
     def __new__(cls, *partitions: Any, **_: Any) -> "PartitionSpec":
-        return super().__new__(cls, map(_one_name, partitions))
+        return super().__new__(cls, map(_entry, partitions))
 
     def __add__(self, other: tuple) -> "PartitionSpec":
         return PartitionSpec(*self, *other)
@@ -67,11 +70,15 @@ class PartitionSpec(tuple):
         return self if partitions is None else PartitionSpec(*partitions)
 
 
-def _one_name(entry: Any) -> Any:
-    """An entry as it is written: a tuple of one name is that name, an empty one None."""
-    if not isinstance(entry, (tuple, list)) or len(entry) > 1:
-        return tuple(entry) if isinstance(entry, list) else entry
-    return entry[0] if entry else None
+def _entry(names: Any) -> Any:
+    """What a spec keeps for one axis of an array."""
+    if not isinstance(names, (tuple, list)):
+        return names
+    if any(isinstance(n, (tuple, list)) for n in names):
+        raise InvalidValue(
+            f"names of mesh axes for one axis of an array: got {names}, tuples in one"
+        )
+    return tuple(names) if len(names) > 1 else names[0] if names else None
 
 
 P = PartitionSpec
@@ -114,24 +121,57 @@ class _AnyMesh:
     _repr_html_ = repr_html
 
     shape = property(lambda self: dict(zip(self.axis_names, self.axis_sizes)))
-    size = property(lambda self: math.prod(self.axis_sizes))
+    size = property(lambda self: math.prod(self.axis_sizes) if self.axis_names else 0)
     empty = property(lambda self: not self.axis_names)
     are_all_axes_auto = property(lambda self: self._all(AxisType.Auto))
     are_all_axes_explicit = property(lambda self: self._all(AxisType.Explicit))
     are_all_axes_manual = property(lambda self: self._all(AxisType.Manual))
 
+    def _set_axes(self, sizes: tuple, axis_names: str | Sequence[str], axis_types: Any) -> None:
+        names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
+        if len(sizes) != len(names):
+            raise InvalidValue(
+                f"a mesh of shape {sizes} needs {len(sizes)} axis names, got {names}"
+            )
+        if len(set(names)) != len(names) or None in names:
+            raise InvalidValue(f"axis names of a mesh must be different, and not None, got {names}")
+        self.axis_names, self.axis_sizes = names, sizes
+        self.axis_types = _types(axis_types, names)
+
+    auto_axes = property(lambda self: self._of(AxisType.Auto))
+    explicit_axes = property(lambda self: self._of(AxisType.Explicit))
+    manual_axes = property(lambda self: self._of(AxisType.Manual))
+
+    def _of(self, kind: AxisType) -> tuple[str, ...]:
+        return tuple(n for n, t in zip(self.axis_names, self.axis_types) if t is kind)
+
     def _all(self, kind: AxisType) -> bool:
         return not self.empty and all(t is kind for t in self.axis_types)
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and self.shape == other.shape  # type: ignore
+        return type(other) is type(self) and self._axes() == other._axes()  # type: ignore
 
     def __hash__(self) -> int:
-        return hash(tuple(self.shape.items()))
+        return hash(self._axes())
+
+    def _axes(self) -> tuple:
+        return self.axis_names, self.axis_sizes, self.axis_types
 
     def __repr__(self) -> str:
         axes = ", ".join(f"{k!r}: {n}" for k, n in self.shape.items())
         return f"{type(self).__name__}({axes})"
+
+
+def _types(given: Any, names: tuple[str, ...]) -> tuple[AxisType, ...]:
+    """A type for each axis of a mesh, as they are given: by None all are Auto."""
+    if given is None:
+        return (AxisType.Auto,) * len(names)
+    types = (given,) if isinstance(given, AxisType) else tuple(given)
+    if not all(isinstance(t, AxisType) for t in types):
+        raise TypeMismatch(f"axis_types {given!r} of a mesh; expected AxisType for each of {names}")
+    if len(types) != len(names):
+        raise InvalidValue(f"{len(types)} axis_types, {given!r}, for the axes {names} of a mesh")
+    return types
 
 
 class Mesh(_AnyMesh):
@@ -144,16 +184,8 @@ class Mesh(_AnyMesh):
     """
 
     def __init__(self, devices: Any, axis_names: str | Sequence[str], axis_types: Any = None):
-        names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
         self.devices = np.asarray(devices, dtype=object)
-        self.axis_names, self.axis_types = names, axis_types or (AxisType.Auto,) * len(names)
-        self.axis_sizes = self.devices.shape
-        if self.devices.ndim != len(names):
-            raise InvalidValue(
-                f"a mesh of shape {self.devices.shape} needs {self.devices.ndim} axis names, got {names}"
-            )
-        if len(set(names)) != len(names):
-            raise InvalidValue(f"axis names of a mesh must be different, got {names}")
+        self._set_axes(self.devices.shape, axis_names, axis_types)
 
     def __eq__(self, other: Any) -> bool:
         return super().__eq__(other) and self.devices.tolist() == other.devices.tolist()
@@ -165,6 +197,13 @@ class Mesh(_AnyMesh):
         return AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types)
 
     local_mesh = property(lambda self: self)
+
+    @property
+    def local_devices(self) -> list[Any]:
+        """Those of this process."""
+        own = process_index()
+        return [d for d in self.devices.flat if d.process_index == own]
+
     device_ids = property(lambda self: np.vectorize(lambda d: d.id, otypes=[int])(self.devices))
 
     def __enter__(self) -> "Mesh":
@@ -189,10 +228,13 @@ class AbstractMesh(_AnyMesh):
     """
 
     def __init__(
-        self, axis_sizes: Sequence[int], axis_names: Sequence[str], axis_types: Any = None, **_: Any
+        self,
+        axis_sizes: Sequence[int],
+        axis_names: str | Sequence[str],
+        axis_types: Any = None,
+        **_: Any,
     ):
-        self.axis_sizes, self.axis_names = tuple(axis_sizes), tuple(axis_names)
-        self.axis_types = axis_types or (AxisType.Auto,) * len(self.axis_names)
+        self._set_axes(tuple(axis_sizes), axis_names, axis_types)
 
 
 _mesh: ContextVar["Mesh | AbstractMesh | None"] = mesh_in_force

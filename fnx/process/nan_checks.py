@@ -211,8 +211,8 @@ def _look_at_index(prim: Primitive, source: Source | None, args: Sequence[Array]
     place = origin.get() if source is None else source
     if any_index.get() if place is None else place.takes_any_index:
         return
-    index, limits = bounds(prim, [a._value for a in args])  # type: ignore[attr-defined]
-    for axis, (k, most) in enumerate(zip(index, limits)):
+    index, limits, axes = bounds(prim, [a._value for a in args])  # type: ignore[attr-defined]
+    for k, most, axis in zip(index, limits, axes):
         wrong = np.argwhere(np.asarray((k < 0) | (k > most)))
         if len(wrong):
             at = tuple(map(int, wrong[0]))
@@ -230,15 +230,17 @@ def _look_at_index(prim: Primitive, source: Source | None, args: Sequence[Array]
 INDEXED = (Gather, AnyScatter, DynamicSlice, DynamicUpdateSlice, DynamicSliceAdd)
 
 
-def bounds(prim: Any, values: Sequence[Any]) -> tuple[list, list[int]]:
-    """The start indices of an operation that indexes, and the largest that each may be."""
+def bounds(prim: Any, values: Sequence[Any]) -> tuple[list, list[int], Sequence[int]]:
+    """The start indices of an operation that indexes, the largest that each may be, and its axis."""
     x = values[0]
     if isinstance(prim, (Gather, AnyScatter)):
         index = [values[1][..., k] for k in range(values[1].shape[-1])]
-        return index, list(prim.windows(*values).limits)
+        windows = prim.windows(*values)
+        return index, list(windows.limits), windows.dims.start_index_map
     one = isinstance(prim, DynamicSlice)
     sizes: Any = prim.slice_sizes if one else values[1].shape
-    return list(values[1 if one else 2 :]), [n - s for n, s in zip(x.shape, sizes)]
+    limits = [n - s for n, s in zip(x.shape, sizes)]
+    return list(values[1 if one else 2 :]), limits, range(len(limits))
 
 
 def _made(outs: Sequence[Array], args: Sequence[Array]) -> str:

@@ -162,13 +162,15 @@ class NamedSharding(Sharding):
         """Whether arrays of this rank lie on the same devices in the same way."""
         if not isinstance(other, NamedSharding):
             return super().is_equivalent_to(other, ndim)
+        if isinstance(self.mesh, AbstractMesh) or isinstance(other.mesh, AbstractMesh):
+            return self.mesh == other.mesh and _cuts(self.spec, ndim) == _cuts(other.spec, ndim)
         whole = (math.lcm(self.mesh.size, other.mesh.size),) * ndim  # all cuts of it are even
         return self.devices_indices_map(whole) == other.devices_indices_map(whole)
 
     def devices_indices_map(self, global_shape: Sequence[int]) -> dict[Device, tuple[slice, ...]]:
         """The indices of each device's part of an array of this shape."""
         shape, part = self.mesh.devices.shape, self.shard_shape(global_shape)
-        names = [*spec_names(self.spec), *[()] * len(part)][: len(part)]
+        names = _cuts(self.spec, len(part))
         found = {}
         for place in np.ndindex(shape):
             at = dict(zip(self.mesh.axis_names, place))
@@ -191,6 +193,11 @@ class NamedSharding(Sharding):
 
     def __repr__(self) -> str:
         return f"NamedSharding({self.mesh!r}, {self.spec!r})"
+
+
+def _cuts(spec: Sequence[Any], ndim: int) -> list[tuple[str, ...]]:
+    """The names of mesh axes along which each axis of an array of a rank lies."""
+    return [*spec_names(spec), *[()] * ndim][: max(ndim, len(spec))]
 
 
 def sharding_of(x: Array) -> Sharding:

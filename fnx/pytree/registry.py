@@ -134,7 +134,7 @@ def static(**options: Any) -> Any:
     >>> fnx.tree.leaves(Spring(2.0))
     [2.0]
     """
-    return field(**options | {"metadata": {**(options.get("metadata") or {}), "static": True}})
+    return field(**options | {"metadata": {"static": True, **(options.get("metadata") or {})}})
 
 
 def register_dataclass(

@@ -5,21 +5,30 @@ import logging
 import string
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from fnx.core.errors import TypeMismatch
 from fnx.ops.callback import Callback
 from fnx.process.nan_checks import debug_nans as nans
 from fnx.pytree.flatten_fun import check_callable
 from fnx.transforms.callbacks import Flat
 
 
-def callback(callback: Callable, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
+def callback(
+    callback: Callable | None = None,
+    *args: Any,
+    ordered: bool = False,
+    partitioned: bool = False,
+    **kwargs: Any,
+) -> Any:
     """Call a Python function for its side effects, on NumPy arrays, each time the program comes here.
 
     Under vmap it is called for each batch element; derivatives call it on primal values. Calls happen
-    in the order of the program, `ordered` or not.
+    in the order of the program, `ordered` or not. With options alone, the function that calls one:
+    `callback(ordered=True)(f, x)`.
 
     >>> seen = []
     >>> def double(x):
@@ -28,7 +37,23 @@ def callback(callback: Callable, *args: Any, ordered: bool = False, **kwargs: An
     >>> float(fnx.jit(double)(3.0)), seen
     (6.0, [3.0])
     """
-    del ordered
+    del ordered, partitioned
+    return _now_or_later("callback", _call, callback, args, kwargs)
+
+
+def _now_or_later(name: str, do: Callable, first: Any, args: tuple, kwargs: dict) -> Any:
+    """What is asked for, done; without a first argument, the function that does it."""
+    if first is not None:
+        return do(first, *args, **kwargs)
+    if args or kwargs:
+        raise TypeMismatch(
+            f"debug.{name} got {[*args, *kwargs]} beside options; expected them in the second call: "
+            f"debug.{name}(ordered=True)(...)"
+        )
+    return do
+
+
+def _call(callback: Callable, /, *args: Any, **kwargs: Any) -> None:
     check_callable(callback, "debug.callback")
     flat = Flat(callback, args, kwargs)
 
@@ -52,8 +77,17 @@ class _Formatter(string.Formatter):
 _format = _Formatter().format
 
 
-def print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
+def print(
+    fmt: str | None = None,
+    *args: Any,
+    ordered: bool = False,
+    partitioned: bool = False,
+    skip_format_check: bool = False,
+    **kwargs: Any,
+) -> Any:
     """Print a text with the values of traced arrays, each time the program comes here.
+
+    With options alone, the function that prints: `print(ordered=True)("x is {x}", x=x)`.
 
     >>> def f(x):
     ...     fnx.debug.print("x is {x}", x=x)
@@ -62,7 +96,13 @@ def print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
     x is 3.0
     6.0
     """
-    _format(fmt, *args, **dict.fromkeys(kwargs, _Anything())) if not args else None
+    del ordered, partitioned
+    return _now_or_later("print", partial(_print, not skip_format_check), fmt, args, kwargs)
+
+
+def _print(checked: bool, fmt: str, /, *args: Any, **kwargs: Any) -> None:
+    if checked and not args:
+        _format(fmt, **dict.fromkeys(kwargs, _Anything()))
     options = np.get_printoptions()
 
     def show(*values: Any, **named: Any) -> None:
@@ -70,20 +110,25 @@ def print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
             sys.stdout.write(_format(fmt, *values, **named) + "\n")
         sys.stdout.flush()
 
-    callback(show, *args, ordered=ordered, **kwargs)
+    _call(show, *args, **kwargs)
 
 
-def log(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
+def log(fmt: str | None = None, *args: Any, ordered: bool = False, **kwargs: Any) -> Any:
     """As `print`, into the log "fnx.debug" of the module logging, at level INFO.
 
     >>> fnx.debug.log("x is {}", 3.0)
     """
+    del ordered
+    return _now_or_later("log", _log, fmt, args, kwargs)
+
+
+def _log(fmt: str, /, *args: Any, **kwargs: Any) -> None:
     _format(fmt, *args, **dict.fromkeys(kwargs, _Anything())) if not args else None
 
     def tell(*values: Any, **named: Any) -> None:
         logging.getLogger("fnx.debug").info(_format(fmt, *values, **named))
 
-    callback(tell, *args, ordered=ordered, **kwargs)
+    _call(tell, *args, **kwargs)
 
 
 class _Anything:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fnx.core.array import Array, as_array
-from fnx.core.errors import TypeMismatch
+from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.jaxpr import Jaxpr, eval_jaxpr
 from fnx.interpreters.linearize import transpose_jaxpr
 from fnx.interpreters.primitives.linear_solve import LinearSolve
@@ -37,7 +37,7 @@ def _closed(fun: Callable, treedef: Any, avals: list, what: str, aux: list | Non
             aux.append(structure)
         leaves, structure = flatten_arrays(out, f"results of {what}")
         if structure != treedef or any(x.shape != a.shape for x, a in zip(leaves, avals)):
-            raise TypeMismatch(
+            raise (ShapeError if structure == treedef else TypeMismatch)(
                 f"{what} returned {[x.aval.str_short() for x in leaves]} in {structure}; expected the "
                 f"types of its argument, {[a.str_short() for a in avals]} in {treedef}"
             )

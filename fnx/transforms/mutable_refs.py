@@ -44,7 +44,7 @@ def _stage() -> Stage | None:
     return None
 
 
-class RefGiven(TypeMismatch):
+class RefGiven(TypeMismatch, ValueError):
     """A Ref was given where arrays are expected."""
 
 

@@ -218,3 +218,12 @@ LASTING = [s for s in all_samples() if "callback" not in s.prim.name]
 def test_primitives_are_what_they_were(sample):
     tree = encoding.encode(sample.prim)
     assert encoding.encode(encoding.decode(tree)) == tree
+
+
+def test_static_arguments_are_part_of_what_is_exported():
+    f = fnx.jit(lambda x, c, *, d: c * x + d, static_argnums=1, static_argnames="d")
+    x = np.arange(4.0)
+    np.testing.assert_array_equal(export.export(f)(x, 0.5, d=1.0).call(x), 0.5 * x + 1.0)
+    np.testing.assert_array_equal(export.export(jnp.square)(x).call(x), x**2)
+    with pytest.raises(ValueError, match="expected a jitted function"):
+        export.export(lambda x: x)

@@ -86,7 +86,9 @@ def sources(options: argparse.Namespace, work: Path, suite: Suite) -> Path:
         return Path(options.sources, suite.name).resolve()
     place = work / "sources" / suite.name
     if not place.exists():
-        subprocess.run(["git", "clone", "--depth", "1", suite.repository, str(place)], check=True)
+        tag = ["--branch", suite.tag] if suite.tag else []
+        clone = ["git", "clone", "--depth", "1", *tag, suite.repository, str(place)]
+        subprocess.run(clone, check=True)
     return place
 
 
@@ -96,26 +98,28 @@ def measured(
     """The outcomes in both environments of the test files asked for, and of those asked for before."""
     kept = Path(options.work) / f"{suite.name}.json"
     said: outcomes.Said = json.loads(kept.read_text()) if kept.exists() else {}
+    plugins = ["fnx.jax", *filter(None, [suite.plugin])]
     for paths in batched(outcomes.files(suite, source, options.files), options.together):
         if options.fnx_first:
-            said |= outcomes.with_fnx_first(theirs, ours, paths, source, options.timeout)
+            said |= outcomes.with_fnx_first(theirs, ours, paths, source, plugins, options.timeout)
             for path in paths:
                 say(f"  {path}: {outcomes.both(*said[path])}")
             kept.write_text(json.dumps(said, indent=1))
             continue
         new = [p for p in paths if not (options.again and said.get(p, ({}, {}))[0])]
         jax = {p: said[p][0] for p in paths if p in said}
-        jax |= outcomes.run(theirs, new, source, False, options.timeout) if new else {}
+        jax |= outcomes.run(theirs, new, source, [], options.timeout) if new else {}
         good = [p for p in paths if outcomes.PASSED in jax[p].values()]
-        fnx = outcomes.run(ours, good, source, True, options.timeout) if good else {}
+        fnx = outcomes.run(ours, good, source, plugins, options.timeout) if good else {}
         for path in paths:
             said[path] = jax[path], fnx.get(path, {})
             say(f"  {path}: {outcomes.both(*said[path])}")
         kept.write_text(json.dumps(said, indent=1))
     asked = f"import importlib.metadata as m; print(m.version({suite.name!r}))"
-    version = subprocess.run([ours, "-c", asked], capture_output=True, text=True, check=True)
+    told = subprocess.run([ours, "-c", asked], capture_output=True, text=True, check=not suite.tag)
+    version = suite.tag or told.stdout.strip()
     left_out = [path for path in outcomes.files(suite, source) if path not in said]
-    return outcomes.compared(suite, version.stdout.strip(), said, left_out)
+    return outcomes.compared(suite, version, said, left_out)
 
 
 def batched(items: list[str], size: int) -> list[list[str]]:

@@ -13,6 +13,8 @@ from xml.etree import ElementTree
 from .suites import Suite
 
 PASSED = ""  # what is said of a test that passed
+PLUGINS = Path(__file__).parent
+PRIVATE = "private to JAX"  # in what is said of a test that cannot be asked of fnx (private_jax.py)
 UNASKED = "passes with fnx; JAX was not asked"
 
 
@@ -40,18 +42,20 @@ def files(suite: Suite, source: Path, only: Sequence[str] = ("",)) -> list[str]:
 
 
 def run(
-    python: str, paths: Sequence[str], source: Path, line: bool, timeout: float, *files: str
+    python: str, paths: Sequence[str], source: Path, plugins: list[str], timeout: float, *files: str
 ) -> dict[str, dict[str, str]]:
-    """What each test of some files says, in one process; with the line if `jax` shall mean fnx.
+    """What each test of some files says, in one process; the plugin fnx.jax makes `jax` mean fnx.
 
     Paths may be single tests, then their files are named besides.
     """
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
-        plugin = ["-p", "fnx.jax"] if line else []
-        command = [python, "-m", "pytest", *plugin, "-q", *paths, f"--junitxml={report}"]
+        command = [python, "-m", "pytest", "-q", *paths, f"--junitxml={report}"]
+        command += [word for plugin in plugins for word in ("-p", plugin)]
         command += ["-p", "no:cacheprovider", "--tb=short", "--continue-on-collection-errors"]
         env = dict(os.environ, JAX_ENABLE_X64="1", JAX_PLATFORMS="cpu", PYTHONHASHSEED="0")
+        places = filter(None, [str(PLUGINS), env.get("PYTHONPATH")])
+        env["PYTHONPATH"] = os.pathsep.join(places)
         start = time.monotonic()
         try:
             done = subprocess.run(
@@ -65,16 +69,20 @@ def run(
 
 
 def with_fnx_first(
-    theirs: str, ours: str, paths: Sequence[str], source: Path, timeout: float
+    theirs: str, ours: str, paths: Sequence[str], source: Path, plugins: list[str], timeout: float
 ) -> Said:
     """What fnx says of all tests, and JAX of those alone that do not pass with fnx."""
     said: Said = {}
-    for path, words in run(ours, paths, source, True, timeout).items():
-        bad = [_node(path, name) for name, word in words.items() if word != PASSED]
+    for path, words in run(ours, paths, source, plugins, timeout).items():
+        bad = [
+            _node(path, name)
+            for name, word in words.items()
+            if word != PASSED and PRIVATE not in word
+        ]
         asked = (
             [path] if path in words or len(bad) > 100 else bad
         )  # a file that said nothing: whole
-        jax = run(theirs, asked, source, False, timeout, path) if bad else {}
+        jax = run(theirs, asked, source, [], timeout, path) if bad else {}
         unasked = {name: UNASKED for name, word in words.items() if word == PASSED}
         said[path] = unasked | jax.get(path, {}), words
     return said
@@ -106,8 +114,10 @@ def _read(report: Path) -> Iterator[tuple[str, str]]:
         if bad:
             lines = (bad[0].get("message") or bad[0].text or "no message").strip().splitlines()
             yield name, lines[0][:160]
-        elif not [*case.iter("skipped")]:
-            yield name, PASSED
+            continue
+        skipped = " ".join(s.get("message") or "" for s in case.iter("skipped"))
+        if not [*case.iter("skipped")] or PRIVATE in skipped:
+            yield name, skipped[:160]
 
 
 def compared(suite: Suite, version: str, said: Said, left_out: list[str]) -> Result:

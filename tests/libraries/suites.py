@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 class Suite:
     """A library: its repository, its tests in there, what these need, and what fails for a reason.
 
-    `uncounted` names tests by a part of their name or error, with the reason why they cannot be asked
-    of fnx, and `known` those that fail, with what is known about them.
+    A `tag` is a version of the repository other than the newest; `plugin` one of pytest's in this folder,
+    which gives the tests on fnx what they ask for beside their library. `uncounted` names tests by a part
+    of their name or error, with the reason why they cannot be asked of fnx, and `known` those that fail,
+    with what is known about them.
     """
 
     name: str
@@ -16,6 +18,8 @@ class Suite:
     tests: tuple[str, ...] = ("tests",)
     needs: tuple[str, ...] = ()
     files: str = "test_*.py"
+    tag: str = ""
+    plugin: str = ""
     uncounted: dict[str, str] = field(default_factory=dict)
     known: dict[str, str] = field(default_factory=dict)
 
@@ -30,8 +34,28 @@ _XLA = {
 }
 _LAST_BIT = "asks that numbers drawn inside and outside of jit are equal to their last bit"
 _MADE_OF = "asks for the very primitives that JAX's functions are made of"
+_PRINTED = "asks that structures of trees print as PyTreeDef"
 _EPSILONS = "asks that numbers that two ways give, or that are zero, differ by less than 1e-15"
 _SUITES = (
+    Suite(
+        "jax",
+        "https://github.com/jax-ml/jax",
+        needs=("absl-py", "hypothesis", "mpmath", "scipy", "opt-einsum"),
+        files="*_test.py",
+        tag="jax-v0.10.2",
+        plugin="private_jax",
+        uncounted=_XLA
+        | {
+            "private to jax": "uses what is private to JAX",
+            "tests.pallas.": "writes kernels with Pallas",
+            "tests.mosaic.": "writes kernels with Mosaic",
+            "tests.multiprocess.": "starts processes of JAX's own",
+            "stringrepresentation": _PRINTED,
+            "testoptionalflatten": _PRINTED,
+            "testflattendictkeyorder": _PRINTED,
+            "test_buffer_protocol": "takes an array as a buffer, which classes in Python are from 3.12 on",
+        },
+    ),
     Suite(
         "equinox",
         f"{_KIDGER}/equinox",

@@ -197,6 +197,9 @@ for promoted, dtype in ((util.promote_dtypes, "int64"), (util.promote_dtypes_ine
     assert {x.dtype.name for x in promoted(np.int8(1), np.arange(2))} == {dtype}
 from jaxlib._jax import PjitFunction
 assert isinstance(jax.jit(jnp.sin), PjitFunction)
+with jax.debug_nans(True):
+    assert core.trace_state_clean()
+    jax.grad(lambda x: print("looked at", core.trace_state_clean()) or x)(1.0)
 assert core.trace_state_clean()
 jax.jit(lambda x: print("traced", core.trace_state_clean()))(1.0)
 class Pair(tuple): pass
@@ -212,7 +215,7 @@ try:
 except AssertionError:
     print("not close")
 """
-    assert run("-c", program, cwd=tmp_path) == "traced False\nnot close\n"
+    assert run("-c", program, cwd=tmp_path) == "looked at False\ntraced False\nnot close\n"
 
 
 @pytest.mark.slow

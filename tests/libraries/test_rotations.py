@@ -130,6 +130,10 @@ def test_interpolation():
     close(Slerp.init(times, mine)(at).as_matrix(), expected)
     close(fnx.jit(lambda s, t: s(t).as_matrix())(Slerp.init(times, mine), at), expected)
     assert Slerp.init(times, mine)(0.5).single
+    few = Rotation(mine.quat.astype("float32"))
+    assert (
+        Slerp.init(times, few)(at).as_quat().dtype == "float32"
+    )  # as the rotations, whatever times
     for wrong in (lambda: Slerp.init(times[:2], mine), lambda: Slerp.init(times[:1], mine[0])):
         with pytest.raises(ValueError, match="Slerp"):
             wrong()

@@ -308,3 +308,11 @@ def test_gradients_of_sparse_arguments():
         slope, extra = sparse.grad(lambda t: (loss(t, V), 5), has_aux=True)(tree)
         assert extra == 5
         close(fnx.jit(sparse.grad(loss))(tree, V)["m"].data, slope["m"].data)
+
+
+def test_elements_that_lie_outside_are_in_no_sum():
+    indices = np.array([[1, 0], [2, 2], [5, 4], [0, 4]])
+    m = BCOO((np.array([1.0, 2.0, 100.0, 100.0]), indices), shape=(5, 4))
+    for axis in (None, 0, 1):
+        total = m.sum(axis)
+        close(total if axis is None else total.todense(), m.todense().sum(axis))

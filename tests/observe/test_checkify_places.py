@@ -134,12 +134,15 @@ def test_a_division():
 def test_an_index():
     f = lambda x, k: lax.fori_loop(0, 5, lambda i, c: c + x[i + k], 0.0)
     text = texts(f, jnp.ones(7), 4, errors=checkify.index_checks)
-    assert "out-of-bounds indexing for array of shape (7,): index 7" in text
+    bounds = "index 7 is out of bounds for axis 0 with size 7"
+    assert f"out-of-bounds indexing for array of shape (7,): {bounds}" in text
     assert "in iteration 3 of fori_loop at" in text
     text = texts(fnx.vmap(f), jnp.ones((3, 7)), np.array([0, 6, 1]), errors=checkify.index_checks)
     assert "index 7" in text
     assert "in member 1 of vmap at" in text
     assert "in iteration 1 of fori_loop at" in text
+    text = texts(lambda x: x[0, :, 9], jnp.ones((2, 3, 4)), errors=checkify.index_checks)
+    assert "index 9 is out of bounds for axis 2 with size 4" in text
 
 
 def test_users_checks():

@@ -83,6 +83,13 @@ def test_alone_compiled_and_eager(mistake):
     assert "out of bounds for axis 0 of f64[5]" in found(mistake, X, 7)
 
 
+def test_the_axis_is_that_of_the_array():
+    x = jnp.ones((2, 9))
+    text = "index 10 out of bounds for axis 1 of f64[2,9]"
+    assert text in found(lambda x, k: x[:, k], x, jnp.array([10]))
+    assert text in found(lambda x, k: x.at[:, k].set(0.0), x, 10)
+
+
 @pytest.mark.parametrize("mistake", [gathered, sliced, many], ids=lambda f: f.__name__)
 def test_gradients(mistake):
     f = fnx.jit(fnx.grad(by_scan(mistake)))

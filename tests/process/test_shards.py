@@ -138,3 +138,46 @@ def test_shapes_and_dtypes_of_what_a_process_has():
             make(None, data, shape)
     with pytest.raises(ValueError, match="float32"):
         fnx.make_array_from_single_device_arrays((2,), None, [jnp.ones(2)], dtype="float32")
+
+
+def test_arrays_say_how_they_lie():
+    where = sharding("x", "y")
+    x = jnp.asarray(X).to_device(where)
+    assert x.device == x.sharding == where
+    assert (x.is_fully_replicated, jnp.ones(2).is_fully_replicated) == (False, True)
+    np.testing.assert_array_equal(x.addressable_data(3), X[2:, 4:])
+    assert jnp.ones(2).to_device(fnx.devices()[3]).device == fnx.devices()[3]
+    abstract = NamedSharding(where.mesh.abstract_mesh, P("x"))
+    assert abstract.is_equivalent_to(NamedSharding(where.mesh.abstract_mesh, P("x", None)), 2)
+    assert not abstract.is_equivalent_to(NamedSharding(where.mesh.abstract_mesh, P("y")), 2)
+
+
+def test_results_of_shard_map_lie_along_the_mesh_that_was_set():
+    with fnx.set_mesh(fnx.make_mesh((2, 2), ("x", "y"))):
+        out = fnx.shard_map(lambda x: 2 * x, in_specs=P("x"), out_specs=P("x"))(X)
+    assert out.sharding == sharding("x")
+
+
+def test_specs_are_equal_that_say_the_same():
+    assert P(("x",), (), ["x", "y"]) == P("x", None, ("x", "y"))
+    assert hash(P(("x",))) == hash(P("x"))
+    with pytest.raises(ValueError, match="tuples in one"):
+        P("x", ("y", ("z",)))
+
+
+def test_meshes_with_axes_of_other_orders_and_kinds_are_others():
+    kinds = fnx.sharding.AxisType
+    mesh = fnx.make_mesh((2, 2), ("x", "y"), (kinds.Explicit, kinds.Auto))
+    assert (mesh.explicit_axes, mesh.auto_axes, mesh.manual_axes) == (("x",), ("y",), ())
+    assert mesh.local_devices == fnx.devices()
+    assert fnx.make_mesh((2, 2), ("x", "y")) not in (mesh, fnx.make_mesh((2, 2), ("y", "x")))
+    one = fnx.sharding.AbstractMesh((2,), "rows", kinds.Auto)
+    assert (one.axis_names, one == fnx.sharding.AbstractMesh((2,), ("rows",))) == (("rows",), True)
+    assert fnx.sharding.get_mesh().size == 0
+    for names, types, error in (
+        (("x", None), None, ValueError),
+        (("x", "y"), kinds.Auto, ValueError),
+        (("x", "y"), ("auto", "auto"), TypeError),
+    ):
+        with pytest.raises(error, match="mesh"):
+            fnx.make_mesh((2, 2), names, types)

@@ -316,6 +316,7 @@ def test_static_fields_and_keys_of_one_level():
     assert tree.leaves(spring) == [2.0]
     assert tree.map(lambda x: 2 * x, spring) == Spring(4.0)
     assert dataclasses.fields(spring)[1].metadata["unit"] is None
+    assert tree.static(metadata={"static": False}).metadata == {"static": False}
     pairs, _ = tree_util.flatten_one_level_with_keys(spring)
     assert pairs == [(tree_util.GetAttrKey("stiffness"), 2.0)]
     pairs, names = tree_util.flatten_one_level_with_keys({"b": [1], "a": 2})

@@ -194,3 +194,22 @@ def test_callbacks_have_no_derivative_and_say_so_by_either_class():
     for kind in (ValueError, NotImplementedError):
         with pytest.raises(kind, match="has no derivative"):
             fnx.grad(f)(1.0)
+
+
+def test_options_of_prints_and_callbacks_may_come_first(capsys):
+    seen = []
+
+    @fnx.jit
+    def f(x):
+        fnx.debug.print(ordered=True)("x is {x}", x=x)
+        fnx.debug.print("and {}", x, partitioned=True)
+        fnx.debug.callback(ordered=True)(lambda v, ordered: seen.append(float(v)), x, ordered=1)
+        return x
+
+    f(2.0)
+    assert (capsys.readouterr().out, seen) == ("x is 2.0\nand 2.0\n", [2.0])
+    with pytest.raises(TypeError, match="in the second call"):
+        fnx.debug.callback(ordered=True, a=1)
+    with pytest.raises(ValueError, match="does not use"):
+        fnx.debug.print(ordered=True)("a", a=1)
+    fnx.debug.print(skip_format_check=True)

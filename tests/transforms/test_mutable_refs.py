@@ -110,8 +110,9 @@ def test_mistakes_with_references_are_named():
     ref = fnx.new_ref(jnp.zeros(2, "float32"))
     with pytest.raises(ValueError, match="float64"):
         ref[0] = np.float64(1.0)
-    with pytest.raises(TypeError, match="a Ref is no array"):
-        jnp.sin(ref)
+    for kind in (TypeError, ValueError):  # JAX raises this one or that one
+        with pytest.raises(kind, match="a Ref is no array"):
+            jnp.sin(ref)
     with pytest.raises(ValueError, match="made outside it"):
         fnx.make_jaxpr(lambda x: ref[...] + x)(1.0)
     np.testing.assert_array_equal(fnx.freeze(ref), [0.0, 0.0])

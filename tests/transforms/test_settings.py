@@ -161,6 +161,16 @@ def test_annotations():
     assert not fnx.dtypes.issubdtype(np.float32, fnx.dtypes.prng_key)
 
 
+def test_pickles_have_the_dtypes_of_where_they_are_read():
+    kept = pickle.dumps(jnp.arange(3.0))
+    with fnx.enable_x64(False):
+        assert pickle.loads(kept).dtype == "float32"
+    assert pickle.loads(kept).dtype == "float64"
+    for transform in (fnx.jit, fnx.grad):
+        with pytest.raises(fnx.errors.ConcretizationTypeError, match="a pickle of a traced value"):
+            transform(pickle.dumps)(1.0)
+
+
 def test_tree_partial_and_pickle():
     f = fnx.tree_util.Partial(jnp.add, 1.0)
     assert float(fnx.jit(lambda g, x: g(x))(f, 2.0)) == 3.0

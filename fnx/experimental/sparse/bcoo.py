@@ -199,7 +199,7 @@ class BCOO(JAXSparse):
         axes = range(self.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
         axes = tuple([k % self.ndim for k in axes])
         if len(axes) == self.ndim:
-            return jnp.sum(self.data)
+            return jnp.sum(_inside(self))
         return bcoo_reduce_sum(self, axes=axes)
 
     def __getitem__(self, index: Any) -> "BCOO":
@@ -314,11 +314,14 @@ def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
     """
     gone = {k % mat.ndim for k in axes}
     left = [k for k in range(mat.ndim) if k not in gone]
-    # What lies outside along an axis that disappears must not come in.
-    inside = jnp.all(mat.indices < np.asarray(mat.shape, mat.indices.dtype), axis=1)
-    data = jnp.where(inside, mat.data, jnp.zeros((), mat.dtype))
     indices = mat.indices[:, np.asarray(left, int)]
-    return BCOO((data, indices), shape=[mat.shape[k] for k in left])
+    return BCOO((_inside(mat), indices), shape=[mat.shape[k] for k in left])
+
+
+def _inside(mat: BCOO) -> Array:
+    """The elements, zero where their indices lie outside: these must not come into sums."""
+    inside = jnp.all(mat.indices < np.asarray(mat.shape, mat.indices.dtype), axis=1)
+    return jnp.where(inside, mat.data, jnp.zeros((), mat.dtype))
 
 
 bcoo_fromdense = BCOO.fromdense

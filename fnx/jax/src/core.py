@@ -12,7 +12,8 @@ __all__ = ["full_lower", "physical_aval", "trace_ctx", "trace_state_clean"]
 
 def trace_state_clean() -> bool:  # numpyro
     """Whether nothing is being traced."""
-    return current.get() is evaluate
+    now = current.get()
+    return now is evaluate or (now.looks and now.parent is evaluate)  # as debug_nans does
 
 
 class _Context:

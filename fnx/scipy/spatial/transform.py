@@ -246,7 +246,7 @@ class Slerp:
     @classmethod
     def init(cls, times: Any, rotations: Rotation) -> "Slerp":
         """Of increasing times, and the rotations there."""
-        times = _floats(times)
+        times = jnp.asarray(times, rotations.quat.dtype)
         if rotations.single or len(rotations) < 2:
             raise InvalidValue("Slerp of one rotation; expected at least two")
         if times.shape != (len(rotations),):
@@ -257,7 +257,7 @@ class Slerp:
         return cls(times, jnp.diff(times), rotations[:-1], steps.as_rotvec())
 
     def __call__(self, times: Any) -> Rotation:
-        times = _floats(times)
+        times = jnp.asarray(times, self.times.dtype)
         at = jnp.searchsorted(self.times, times, side="right") - 1
         at = jnp.clip(at, 0, len(self.rotations) - 1)
         part = (times - self.times[at]) / self.timedelta[at]

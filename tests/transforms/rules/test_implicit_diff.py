@@ -115,3 +115,11 @@ def test_solvers_that_close_over_traced_values(around):
     for slope in (fnx.grad(loss), fnx.jit(fnx.grad(loss)), fnx.jacfwd(loss)):
         np.testing.assert_allclose(slope(2.0), 12.0)
     np.testing.assert_allclose(fnx.vmap(fnx.grad(loss))(fnx.numpy.array([2.0, 3.0])), [12.0, 18.0])
+
+
+def test_a_solution_of_another_shape_or_structure_is_refused():
+    same, solve = lambda x: x, lambda f, x: x
+    with pytest.raises(ValueError, match=r"solve returned \['f64\[2\]'\]"):
+        implicit_diff.custom_linear_solve(same, 1.0, lambda f, x: np.ones(2), solve)
+    with pytest.raises(TypeError, match="solve returned"):
+        implicit_diff.custom_linear_solve(same, 1.0, lambda f, x: [x], solve)
