@@ -1,6 +1,7 @@
 """Functions of flattened arguments, a module path of JAX."""
 
 from fnx.extend.flat_functions import (
+    argnums_partial,
     debug_info,
     flatten_fun,
     flatten_fun_nokwargs,
@@ -9,6 +10,7 @@ from fnx.extend.flat_functions import (
 )
 
 __all__ = [
+    "argnums_partial",
     "debug_info",
     "flatten_fun",
     "flatten_fun_nokwargs",

@@ -9,8 +9,20 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import fnx.numpy as jnp
-from fnx import lax, nn, random
+from fnx import lax, random
 from fnx.core.errors import InvalidValue
+from fnx.nn import (
+    elu,
+    gelu,
+    leaky_relu,
+    log_softmax,
+    relu,
+    selu,
+    sigmoid,
+    softmax,
+    softplus,
+    standardize,
+)
 from fnx.nn.initializers import glorot_normal, normal, ones, zeros
 
 Layer = tuple[Callable, Callable]
@@ -146,7 +158,7 @@ def BatchNorm(
     def apply(params: tuple, x: Any, **_: Any) -> Any:
         beta, gamma = params
         wide = tuple([None if k in axes else slice(None) for k in range(jnp.ndim(x))])
-        z = nn.standardize(x, axes, epsilon=epsilon)
+        z = standardize(x, axes, epsilon=epsilon)
         z = gamma[wide] * z if scale else z
         return z + beta[wide] if center else z
 
@@ -159,16 +171,16 @@ def elementwise(fun: Callable, **fun_kwargs: Any) -> Layer:
 
 
 Tanh = elementwise(jnp.tanh)
-Relu = elementwise(nn.relu)
+Relu = elementwise(relu)
 Exp = elementwise(jnp.exp)
-LogSoftmax = elementwise(nn.log_softmax, axis=-1)
-Softmax = elementwise(nn.softmax, axis=-1)
-Softplus = elementwise(nn.softplus)
-Sigmoid = elementwise(nn.sigmoid)
-Elu = elementwise(nn.elu)
-LeakyRelu = elementwise(nn.leaky_relu)
-Selu = elementwise(nn.selu)
-Gelu = elementwise(nn.gelu)
+LogSoftmax = elementwise(log_softmax, axis=-1)
+Softmax = elementwise(softmax, axis=-1)
+Softplus = elementwise(softplus)
+Sigmoid = elementwise(sigmoid)
+Elu = elementwise(elu)
+LeakyRelu = elementwise(leaky_relu)
+Selu = elementwise(selu)
+Gelu = elementwise(gelu)
 Identity = elementwise(lambda x: x)
 
 

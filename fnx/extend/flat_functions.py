@@ -1,14 +1,58 @@
 """Functions of flat lists of arrays from functions of pytrees, under the names of `jax.api_util`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from fnx.core.aval import ShapedArray
-from fnx.extend.linear_util import WrappedFun, transformation_with_aux
+from fnx.core.errors import InvalidValue
+from fnx.extend.linear_util import WrappedFun, transformation2, transformation_with_aux
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import aval_like
 
-__all__ = ["debug_info", "flatten_fun", "flatten_fun_nokwargs", "safe_map", "shaped_abstractify"]
+__all__ = [
+    "argnums_partial",
+    "debug_info",
+    "flatten_fun",
+    "flatten_fun_nokwargs",
+    "safe_map",
+    "shaped_abstractify",
+]
+
+
+def argnums_partial(
+    f: WrappedFun,
+    dyn_argnums: int | Sequence[int],
+    args: Sequence[Any],
+    require_static_args_hashable: bool = True,
+) -> tuple[WrappedFun, tuple]:
+    """The function of some of its arguments, with the others as they are; and those arguments.
+
+    ValueError for positions that there are none of, and for others that cannot be hashed, if they must.
+
+    >>> from fnx.extend.linear_util import wrap_init
+    >>> minus, rest = fnx.api_util.argnums_partial(wrap_init(lambda x, y: x - y), 1, (5, 3))
+    >>> minus.call_wrapped(1), rest
+    (4, (3,))
+    """
+    given = (dyn_argnums,) if isinstance(dyn_argnums, int) else tuple(dyn_argnums)
+    if not all(-len(args) <= k < len(args) for k in given):
+        raise InvalidValue(f"argnums {given} of a function of {len(args)} positional arguments")
+    places = tuple([k % len(args) for k in given])
+    for k, value in enumerate(args):
+        if require_static_args_hashable and k not in places and not isinstance(value, Hashable):
+            raise InvalidValue(
+                f"argument {k}, of type {type(value).__name__}, is fixed and cannot be hashed; expected "
+                "one that can, or its number among the argnums"
+            )
+    return _filled(f, places, tuple(args)), tuple([args[k] for k in places])
+
+
+@transformation2
+def _filled(f: Callable, places: tuple[int, ...], args: tuple, *dynamic: Any, **named: Any) -> Any:
+    whole = list(args)
+    for k, value in zip(places, dynamic, strict=True):
+        whole[k] = value
+    return f(*whole, **named)
 
 
 def debug_info(traced_for: str, fun: Callable, args: Any, kwargs: Any, **_: Any) -> dict[str, Any]:

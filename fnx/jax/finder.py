@@ -18,9 +18,9 @@ API = "0.10.2"  # the version of JAX whose names and meanings fnx has
 
 # JAX's public module paths that fnx has; with all below them.
 PUBLIC = (
-    "ad_checkpoint api_util core custom_batching custom_derivatives debug dlpack dtypes errors "
-    "example_libraries experimental extend flatten_util image interpreters lax nn numpy ops profiler "
-    "random ref scipy sharding stages test_util tree tree_util typing version"
+    "ad_checkpoint api_util core custom_batching custom_derivatives debug distributed dlpack dtypes "
+    "errors example_libraries experimental export extend flatten_util image interpreters lax nn numpy "
+    "ops profiler random ref scipy sharding stages test_util tree tree_util typing version"
 ).split()
 # JAX's arrays are without them: NumPy's functions of its arrays are NumPy's, and give NumPy's arrays.
 NUMPY_PROTOCOLS = "__array_ufunc__", "__array_function__"
@@ -93,8 +93,9 @@ def serve(module: ModuleType, name: str) -> None:
 
 
 def serve_part(module: ModuleType, name: str, value: Any) -> None:
-    """`serve` of what was put into a module, if that is one that stands in it."""
-    if type(value) is ModuleType and value.__name__ == f"{module.__name__}.{name}":
+    """`serve` of what was put into a module, if that is one that stands in it and has its name there."""
+    place = f"{module.__name__}.{name}"
+    if type(value) is ModuleType and value.__name__ == place and not place.startswith(OWN):
         serve(value, f"{_names[module.__name__]}.{name}")
 
 

@@ -23,6 +23,7 @@ _BY_JAX_NAME = {
     "jax_numpy_dtype_promotion": _config.numpy_dtype_promotion,
     "jax_numpy_rank_promotion": _config.numpy_rank_promotion,
 }
+ACTING = {"jax_enable_x64", *_BY_JAX_NAME}  # JAX's names that mean something here
 _IN_JAX = {  # settings of JAX that programs read, and that mean nothing here
     "jax_check_tracer_leaks": False,
     "jax_compilation_cache_dir": None,

@@ -132,6 +132,60 @@ print(*[m.name for m in fnx.jax.report()])
     assert names == "jax.interpreters.batching.no_such_name jax.scipy.stats.no_such_name"
 
 
+def test_a_module_that_has_nothing_names_what_is_asked_for(tmp_path):
+    program = """
+import fnx.jax, jax._src.core
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton
+for ask in (lambda: pl.pallas_call, lambda: triton.CompilerParams):
+    try:
+        ask()
+    except AttributeError as error:
+        print(error)
+"""
+    first, second = run("-c", program, cwd=tmp_path).splitlines()
+    assert "fnx has no jax.experimental.pallas.pallas_call" in first
+    assert "fnx has no jax.experimental.pallas.triton.CompilerParams" in second
+
+
+def test_modules_of_jax_are_found_under_their_paths(tmp_path):
+    program = """
+import fnx.jax
+import jax.export, jax.distributed, jax.monitoring
+from jax.example_libraries.stax import elu, softmax
+from jax.extend.core import concrete_or_error
+from jax._src import monitoring
+import jax.numpy as jnp
+print(jax.export.deserialize(jax.export.export(jax.jit(jnp.sin))(1.0).serialize()).call(0.0))
+print(jax.distributed.is_initialized(), concrete_or_error(int, 2.5))
+try:
+    jax.jit(lambda x: concrete_or_error(int, x, "as a length"))(1)
+except jax.errors.ConcretizationTypeError as error:
+    print("as a length" in str(error))
+heard = lambda *said, **more: print(*said, more)
+monitoring.register_event_listener(heard)
+jax.monitoring.register_event_duration_secs_listener(heard)
+jax.monitoring.record_event("/seen", by="me")
+monitoring.record_event_duration_secs("/took", 0.5)
+jax.monitoring.unregister_event_listener(heard)
+jax.monitoring.record_event("/unheard")
+"""
+    said = run("-c", program, cwd=tmp_path).splitlines()
+    assert said == ["0.0", "False 2", "True", "/seen {'by': 'me'}", "/took 0.5 {}"]
+
+
+def test_jax_s_variables_of_the_environment_are_followed(tmp_path):
+    program = "import fnx.jax, jax; print(jax.numpy.ones(1).dtype, jax.config.jax_debug_nans)"
+    program += "; print(jax.config.jax_numpy_rank_promotion, jax.device_count())"
+    assert run("-c", program, cwd=tmp_path) == "float64 False\nallow 1\n"
+    given = {"JAX_ENABLE_X64": "False", "JAX_DEBUG_NANS": "1", "JAX_NUMPY_RANK_PROMOTION": "raise"}
+    given |= {"JAX_NUM_CPU_DEVICES": "2", "JAX_PLATFORMS": "cpu"}
+    assert run("-c", program, cwd=tmp_path, **given) == "float32 True\nraise 2\n"
+    assert "JAX_DEBUG_NANS is 'maybe'" in run(
+        "-c", program, cwd=tmp_path, code=1, JAX_DEBUG_NANS="maybe"
+    )
+
+
 def test_code(tmp_path):
     code = "import sys, pickle, jax\ndef f(): pass\nprint(sys.argv, pickle.loads(pickle.dumps(f)) is f)"
     assert run("-m", "fnx.jax", "-c", code, "a", cwd=tmp_path) == "['-c', 'a'] True\n"

@@ -382,3 +382,22 @@ def test_negative_indices_that_do_not_count_from_the_end(wrap, index):
         clipped = wrap(lambda x: changed(x, mode="clip"))(x + 1)  # noqa: B023
         assert clipped[0] != 1.0
         assert clipped[1:3].tolist() == [2.0, 3.0]
+
+
+def test_values_of_updates_may_be_lists():
+    x = jnp.zeros(3)
+    assert x.at[jnp.arange(3)].set([1, 2, 3]).tolist() == [1, 2, 3]
+    assert x.at[:2].add((1, 2)).tolist() == [1, 2, 0]
+    assert x.at[:].subtract([1, 2, 3]).tolist() == [-1, -2, -3]
+    assert (x + 6).at[:].divide([1, 2, 3]).tolist() == [6, 3, 2]
+    assert fnx.jit(lambda v: x.at[1:].max([v, 2.0]))(3.0).tolist() == [0, 3, 2]
+    with pytest.raises(ValueError, match="shape"):
+        x.at[:2].set([1, 2, 3])
+    with pytest.raises(TypeError, match="<U1"):
+        x.at[:1].set(["a"])
+
+
+def test_subtracted_values_have_the_type_of_the_array_first():
+    assert jnp.ones(2).at[0].subtract(True).tolist() == [0, 1]
+    assert jnp.full(2, 3, "uint8").at[1].subtract(1).tolist() == [3, 2]
+    assert jnp.full(2, 300).at[:].subtract(jnp.array([1, 255], "uint8")).tolist() == [299, 45]

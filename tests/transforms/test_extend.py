@@ -382,3 +382,16 @@ def test_equations_tell_the_names_that_their_scopes_have():
     with pytest.raises(TypeError, match="needs a name"), fnx.named_scope(3):
         pass
     assert str(fnx.core.jaxpr.Eqn(call.prim, (), ()).source_info.name_stack) == ""
+
+
+def test_functions_of_some_arguments():
+    argnums_partial = api_util.argnums_partial
+    f = lu.wrap_init(lambda x, y, z, scale: (x - y + z) * scale, {"scale": 10})
+    some, rest = argnums_partial(f, (-1, 0), (1, 2, 3))
+    assert rest == (3, 1)
+    assert some.call_wrapped(30, 5) == 330
+    with pytest.raises(ValueError, match=r"argnums \(3,\) of a function of 2"):
+        argnums_partial(f, 3, (1, 2))
+    with pytest.raises(ValueError, match="argument 1, of type list"):
+        argnums_partial(f, 0, (1, []))
+    assert argnums_partial(f, 0, (1, [], 2), require_static_args_hashable=False)[1] == (1,)

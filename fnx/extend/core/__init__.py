@@ -6,8 +6,9 @@ from typing import Any
 
 from fnx.core.array import Array, as_array
 from fnx.core.aval import ShapedArray
+from fnx.core.errors import ConcretizationTypeError
 from fnx.core.interpreter import Interpreter as Trace
-from fnx.core.interpreter import current, evaluate, use
+from fnx.core.interpreter import Tracer, current, evaluate, use
 from fnx.core.jaxpr import ClosedJaxpr as ClosedJaxpr
 from fnx.core.jaxpr import DropVar as DropVar
 from fnx.core.jaxpr import Eqn as JaxprEqn
@@ -34,6 +35,7 @@ __all__ = [
     "TraceTag",
     "Var",
     "check_jaxpr",
+    "concrete_or_error",
     "find_top_trace",
     "get_opaque_trace_state",
     "jaxpr_as_fun",
@@ -49,6 +51,23 @@ __all__ = [
 # In rules of users' primitives these stand where arrays would; as pytrees they have none.
 register_pytree_node(Zero, lambda x: ((), x.aval), lambda aval, _: Zero(aval))
 register_pytree_node(Undefined, lambda x: ((), x.aval), lambda aval, _: Undefined(aval))
+
+
+def concrete_or_error(force: Callable | None, val: Any, context: str = "") -> Any:
+    """`force(val)`, or the value itself; ConcretizationTypeError, with `context`, for traced ones.
+
+    >>> fnx.extend.core.concrete_or_error(int, 2.5)
+    2
+    """
+    if isinstance(val, Tracer):
+        known = val.owner.concrete(val)
+        if known is None:
+            raise ConcretizationTypeError(
+                f"a traced value of type {val.aval.str_short()} inside {val.owner.what}, where one that "
+                f"is known is expected. {context}".strip()
+            )
+        val = known
+    return val if force is None else force(val)
 
 
 def jaxpr_as_fun(jaxpr: ClosedJaxpr) -> Callable[..., list[Array]]:

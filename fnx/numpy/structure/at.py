@@ -11,6 +11,7 @@ from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.core.interpreter import Tracer, evaluate, use
 from fnx.core.source import indexing_by, warn_user
 from fnx.numpy.arrays import indexing
+from fnx.numpy.arrays.creation import asarray
 from fnx.numpy.arrays.index_plan import Plan, before_the_first, plan
 from fnx.numpy.arrays.indexing import box_of, index_vectors, windows
 from fnx.numpy.arrays.util import (
@@ -128,7 +129,7 @@ class AtIndex:
 
     def subtract(self, values, **options):
         """x with x[index] -= values; repeated indices add up."""
-        return self._update("add", ufuncs.negative(to_array(values, "subtract")), options)
+        return self._update("add", ufuncs.negative(_values(self.array, values)), options)
 
     sub = subtract
 
@@ -219,7 +220,8 @@ def _values(x: Array, values: Any) -> Array:
             raise TypeMismatch(f"a complex number cannot go into an array of dtype {x.dtype}")
         _check_cast(x, given, given.kind != "b")
         return constant(values, x.dtype, weak=x.weak_type)
-    y = to_array(values, "at")
+    # Unlike operands of other functions they may be lists, as JAX's may.
+    y = asarray(values) if isinstance(values, (list, tuple)) else to_array(values, "at")
     if dtypes.is_complex(y.dtype) and not dtypes.is_complex(x.dtype):
         raise TypeMismatch(
             f"values of dtype {y.dtype} cannot go into an array of dtype {x.dtype}; take their real part"
