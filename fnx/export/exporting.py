@@ -44,7 +44,7 @@ def export(
         raise InvalidValue(f"export for the platforms {named}; fnx compiles for 'cpu' alone")
 
     def of_types(*args: Any, **kwargs: Any) -> Exported:
-        static = getattr(fun_jit, "static", None)
+        static: Any = getattr(fun_jit, "static", None)
         fixed = None
         if static is not None and static.any:
             args, kwargs, fixed = static.split(args, kwargs)

@@ -91,9 +91,10 @@ class Watched(Primitive):
         outs = run_counting(self.inner, lambda: self.inner.impl(*values))
         results = outs if isinstance(outs, tuple) else (outs,)
         given = [ConcreteArray(v) for v in values]
-        found = [x if isinstance(x, Array) else ConcreteArray(np.asarray(x)) for x in results]
+        made = [None if isinstance(x, Array) else ConcreteArray(np.asarray(x)) for x in results]
+        found = [x if a is None else a for x, a in zip(results, made)]
         self.look(self.inner, self.source, given, found, self.written)
-        kept = tuple([x if isinstance(x, Array) else f._value for x, f in zip(results, found)])
+        kept = tuple([x if a is None else a._value for x, a in zip(results, made)])
         return kept if isinstance(outs, tuple) else kept[0]  # what the look may have written to
 
 
@@ -144,7 +145,10 @@ def run_watched(prim: Primitive, args: Sequence[Array], look: Look) -> tuple[Arr
 
 # Where a number lies in the bits of a nan: those that are left in float32 of a float64 come first.
 _SHORT, _REST = 22, 29
-_WORDS = {np.dtype("f4"): np.dtype("u4"), np.dtype("f8"): np.dtype("u8")}
+_WORDS: dict[np.dtype, np.dtype[Any]] = {
+    np.dtype("f4"): np.dtype("u4"),
+    np.dtype("f8"): np.dtype("u8"),
+}
 _NANS = {np.dtype("u4"): 0x7FC00000, np.dtype("u8"): 0x7FF8 << 48}
 _MOST = 256  # arrays with infinities that are remembered
 
@@ -255,7 +259,8 @@ def _bits(x: Array) -> np.ndarray | None:
     if type(value) is not np.ndarray or not value.flags.c_contiguous or value.dtype in dtypes.SMALL:
         return None
     part = np.dtype(f"f{value.itemsize // 2}") if value.dtype.kind == "c" else value.dtype
-    return value.reshape(-1).view(_WORDS[part]) if part in _WORDS else None
+    words = _WORDS.get(part)
+    return None if words is None else value.reshape(-1).view(words)
 
 
 def _is_nan(bits: np.ndarray) -> np.ndarray:

@@ -7,8 +7,6 @@ import scipy.special
 import fnx
 import fnx.numpy as jnp
 
-rng = np.random.default_rng(1)
-
 
 def test_gamma_functions_of_complex_numbers():
     rng = np.random.default_rng(0)
