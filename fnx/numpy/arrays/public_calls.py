@@ -24,12 +24,15 @@ def retelling(fun: Callable, module: str) -> Callable:
     code = unwrap(fun).__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     places = tuple([name for name in ("device", "out_sharding") if name in names])
+    now = current.get
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        run = None if current.get() is evaluate else public_runner()
         try:
-            out = fun(*args, **kwargs) if run is None else run(call, fun, args, kwargs)
-            return _lying(out, places, kwargs) if places and kwargs else out
+            if now() is evaluate or (run := public_runner()) is None:
+                out = fun(*args, **kwargs)
+            else:
+                out = run(call, fun, args, kwargs)
+            return out if not kwargs or not places else _lying(out, places, kwargs)
         except FnxError as error:
             hide_frames(error)
             raise

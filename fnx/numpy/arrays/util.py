@@ -187,6 +187,9 @@ def promote(name: str, *xs: Any, strictly: bool = True) -> Sequence[Array]:
 
 def of_one_dtype(name: str, *xs: Any) -> Sequence[Array]:
     """As `promote`, but what is weak stays weak, as in JAX's products."""
+    dtype = getattr(xs[0], "dtype", None)
+    if all([isinstance(x, Array) and x.dtype is dtype and not x.weak_type for x in xs]):
+        return xs
     arrays = to_arrays(name, *xs)
     dtype, weak = dtypes.promote(tuple([(x.dtype, x.weak_type) for x in arrays]))
     return [convert(x, dtype, weak) for x in arrays]
