@@ -25,7 +25,8 @@ PUBLIC = (
 # JAX's arrays are without them: NumPy's functions of its arrays are NumPy's, and give NumPy's arrays.
 NUMPY_PROTOCOLS = "__array_ufunc__", "__array_function__"
 MOVED = {"jax.core": "jax.extend.core"}  # where names stand that JAX still has in their old places
-OWN = "fnx.jax.src"  # modules for `jax._src`, `jaxlib`, and public ones that stand nowhere else
+OWN = "fnx.jax.src"  # modules for `jax._src` and `jaxlib`
+ELSE = "fnx.jax.public"  # public ones that stand nowhere else
 
 
 def server(name: str) -> str | None:
@@ -41,7 +42,7 @@ def server(name: str) -> str | None:
         public = inner.partition(".")[0] in PUBLIC  # else experimental, if it defines their names
         places.append(f"fnx.{inner}" if public else f"fnx.experimental.{inner}")
     else:
-        own = f"{OWN}.public_{rest.replace('.', '_')}"
+        own = f"{ELSE}.{rest.replace('.', '_')}"
         places = [f"fnx.{rest}", own] if first in PUBLIC else [own]
     return next((place for place in places if _exists(place)), None)
 
@@ -95,7 +96,7 @@ def serve(module: ModuleType, name: str) -> None:
 def serve_part(module: ModuleType, name: str, value: Any) -> None:
     """`serve` of what was put into a module, if that is one that stands in it and has its name there."""
     place = f"{module.__name__}.{name}"
-    if type(value) is ModuleType and value.__name__ == place and not place.startswith(OWN):
+    if type(value) is ModuleType and value.__name__ == place and not place.startswith((OWN, ELSE)):
         serve(value, f"{_names[module.__name__]}.{name}")
 
 

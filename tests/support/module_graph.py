@@ -112,9 +112,10 @@ faces                   : SURFACE lowering lowering/ process transforms control_
                           observe observe/displays
 face                    : SURFACE lowering lowering/ process transforms control_flow export faces observe
                           observe/displays distributed experimental checkpoints
-jax                     : core face
-jax/src                 : jax SURFACE lowering lowering/ process transforms control_flow experimental
-                          extend extend/core face faces
+jax                     : core face process
+jax/public              : jax SURFACE process transforms experimental faces
+jax/src                 : jax jax/public SURFACE lowering lowering/ process transforms control_flow
+                          experimental extend extend/core face faces
 demo                    : face faces numpy lax random
 """
 _SURFACE = "core ops ops/ interpreters interpreters/ pytree numpy numpy/ lax random nn"

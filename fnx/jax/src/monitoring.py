@@ -1,3 +1,3 @@
 """`jax._src.monitoring`: what the public module has."""
 
-from fnx.jax.src.public_monitoring import *  # orbax, flax
+from fnx.jax.public.monitoring import *  # orbax, flax
