@@ -26,7 +26,8 @@ TRIED = """
 Of these an example as in their READMEs was run, with the numbers that JAX gives: mctx, jraph, flowjax,
 ott-jax, quadax (with gradients), orthax, s2fft, penzai, jax-cosmo, coordax, dinosaur, TensorFlow
 Probability's substrate, pytreeclass, sympy2jax, rlax, MuJoCo's mjx, brax, jax-md (but for its networks
-in Pallas), netket, jaxley, dynamax, gpjax, gymnax (with JAX_ENABLE_X64=0, as with JAX), dm-pix and CoLA.
+in Pallas), netket, jaxley, dynamiqs, PennyLane, jaxoplanet, hamux, dynamax, gpjax, pgx, xminigrid, CoLA,
+and with JAX_ENABLE_X64=0, as with JAX, gymnax, jumanji and dm-pix.
 These ask for what is not there: kfac-jax makes new equations of jaxprs (`core.new_jaxpr_eqn`).
 """
 SHOWN = 12  # failures of a library that are shown one by one

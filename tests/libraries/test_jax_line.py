@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 
@@ -184,6 +185,34 @@ def test_jax_s_variables_of_the_environment_are_followed(tmp_path):
     assert "JAX_DEBUG_NANS is 'maybe'" in run(
         "-c", program, cwd=tmp_path, code=1, JAX_DEBUG_NANS="maybe"
     )
+
+
+def test_libraries_that_ask_for_the_module_of_an_array_call_jax(tmp_path):
+    """opt_einsum and autoray do so; opt_einsum else computes with NumPy."""
+    program = """
+import fnx.jax, jax, jax.numpy as jnp, numpy as np, opt_einsum, pickle
+x = jnp.arange(4.0).reshape(2, 2)
+kinds = []
+chain = lambda x: kinds.append(type(x).__module__) or opt_einsum.contract("ij,jk,kl->", x, x, x)
+print(isinstance(chain(x), jax.Array), jax.grad(chain)(x).tolist())
+jax.vmap(jax.jit(chain))(x[None])
+print({name.partition(".")[0] for name in kinds}, pickle.loads(pickle.dumps(type(x))) is type(x))
+print(pickle.loads(pickle.dumps(x)).tolist(), pickle.loads(pickle.dumps(jax.Array)) is jax.Array)
+class Step(jnp.uint8):
+    FIRST = jnp.uint8(0)
+print(Step.FIRST.dtype, Step(3).dtype, isinstance(jnp.float32, type))
+"""
+    a = np.arange(4.0).reshape(2, 2)
+    ones = np.ones(2)
+    slope = sum(
+        np.outer(left @ ones, right @ ones)
+        for left, right in [(np.eye(2), a @ a), (a.T, a), (a.T @ a.T, np.eye(2))]
+    )
+    said = run("-c", program, cwd=tmp_path).splitlines()
+    assert said[0] == f"True {slope.tolist()}"
+    assert said[1] == "{'jax'} True"
+    assert said[2] == "[[0.0, 1.0], [2.0, 3.0]] True"
+    assert said[3] == "uint8 uint8 True"
 
 
 def test_code(tmp_path):
@@ -381,12 +410,13 @@ def test_pickles_of_jaxs_arrays(tmp_path):
     program = f"""
 import fnx.jax, base64, pickle
 vector, number = pickle.loads(base64.b64decode({PICKLE!r}))
-print(type(vector).__module__, repr(vector), repr(number))
+from fnx.core.array import ConcreteArray
+print(type(vector) is ConcreteArray, repr(vector), repr(number))
 print(repr(pickle.loads(pickle.dumps(number))))
 """
     number = "Array(3, dtype=int64, weak_type=True)"
     said = run("-c", program, cwd=tmp_path).splitlines()
-    assert said == [f"fnx.core.array Array([1. , 2.5], dtype=float64) {number}", number]
+    assert said == [f"True Array([1. , 2.5], dtype=float64) {number}", number]
 
 
 def test_threads_that_import_at_the_same_time(tmp_path):

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from fnx.core.array import Array, as_array
+from fnx.core.array import Array, ConcreteArray, as_array
 
-__all__ = ["_reconstruct_array"]
+__all__ = ["ConcreteArray", "_reconstruct_array"]
 
 
 def _reconstruct_array(  # pickle, and joblib, cloudpickle and dill, which write what it reads

@@ -11,17 +11,16 @@ from fnx.numpy.arrays.creation import asarray
 from fnx.numpy.arrays.util import type_of_any
 
 
-class ScalarType:
-    """A dtype that can be called: float32(1) is an array of rank 0.
+class ScalarType(type):
+    """A dtype that can be called: float32(1) is an array of rank 0. It is a class, as NumPy's are.
 
     >>> jnp.float32(1)
     Array(1., dtype=float32)
     """
 
-    def __init__(self, name: str, dtype: Any):
-        self.__name__ = self.__qualname__ = name
-        self.dtype = np.dtype(dtype)
-        self.type = self.dtype.type
+    dtype: np.dtype
+    type: Any  # NumPy's class
+    __numpy_dtype__ = property(lambda self: self.dtype)
 
     def __call__(self, x: Any = 0) -> Array:
         return asarray(x, dtype=self.dtype)
@@ -31,7 +30,7 @@ class ScalarType:
             return self.dtype == other.dtype
         if isinstance(other, str):
             return other == self.dtype.name
-        if isinstance(other, (type, np.dtype)):
+        if isinstance(other, (_CLASS, np.dtype)):
             try:
                 return np.dtype(other) == self.dtype
             except TypeError:
@@ -47,27 +46,34 @@ class ScalarType:
     def __repr__(self) -> str:
         return f"fnx.numpy.{self.__name__}"
 
-    def __reduce__(self) -> str:
-        return self.__name__
+
+_CLASS = type
 
 
-bool_ = bool = ScalarType("bool_", np.bool_)
-int8, int16, int32, int64 = (ScalarType(f"int{n}", f"int{n}") for n in (8, 16, 32, 64))
-uint8, uint16, uint32, uint64 = (ScalarType(f"uint{n}", f"uint{n}") for n in (8, 16, 32, 64))
-float16, float32, float64 = (ScalarType(f"float{n}", f"float{n}") for n in (16, 32, 64))
-complex64, complex128 = (ScalarType(f"complex{n}", f"complex{n}") for n in (64, 128))
-bfloat16 = ScalarType("bfloat16", ml_dtypes.bfloat16)
+def _scalar(name: str, like: Any) -> ScalarType:
+    own = np.dtype(like)
+    doc = f"The dtype {own.name}, which makes of a number an array of it."
+    members = {"dtype": own, "type": own.type, "__module__": "fnx.numpy", "__doc__": doc}
+    return ScalarType(name, (), members)
+
+
+bool_ = bool = _scalar("bool_", np.bool_)
+int8, int16, int32, int64 = (_scalar(f"int{n}", f"int{n}") for n in (8, 16, 32, 64))
+uint8, uint16, uint32, uint64 = (_scalar(f"uint{n}", f"uint{n}") for n in (8, 16, 32, 64))
+float16, float32, float64 = (_scalar(f"float{n}", f"float{n}") for n in (16, 32, 64))
+complex64, complex128 = (_scalar(f"complex{n}", f"complex{n}") for n in (64, 128))
+bfloat16 = _scalar("bfloat16", ml_dtypes.bfloat16)
 # Those that fnx has no arrays of: programs compare dtypes with them.
 float8_e3m4, float8_e4m3, float8_e4m3b11fnuz, float8_e4m3fn, float8_e4m3fnuz = (
-    ScalarType(f"float8_{name}", getattr(ml_dtypes, f"float8_{name}"))
+    _scalar(f"float8_{name}", getattr(ml_dtypes, f"float8_{name}"))
     for name in ("e3m4", "e4m3", "e4m3b11fnuz", "e4m3fn", "e4m3fnuz")
 )
 float8_e5m2, float8_e5m2fnuz, float8_e8m0fnu = (
-    ScalarType(f"float8_{name}", getattr(ml_dtypes, f"float8_{name}"))
+    _scalar(f"float8_{name}", getattr(ml_dtypes, f"float8_{name}"))
     for name in ("e5m2", "e5m2fnuz", "e8m0fnu")
 )
 int2, int4, uint2, uint4, float4_e2m1fn = (
-    ScalarType(name, getattr(ml_dtypes, name))
+    _scalar(name, getattr(ml_dtypes, name))
     for name in ("int2", "int4", "uint2", "uint4", "float4_e2m1fn")
 )
 int_, uint, float_, complex_ = int64, uint64, float64, complex128
