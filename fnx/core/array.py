@@ -24,24 +24,6 @@ class DLDeviceType(IntEnum):
     kDLCUDA = 2
 
 
-_claimed_by: list[str] = []
-
-
-def claim(package: str) -> None:
-    """Let types of arrays say that they are a package's: some libraries choose by its name what to call."""
-    _claimed_by[:] = [package]
-    kinds = [Array]
-    for kind in kinds:
-        kinds += kind.__subclasses__()
-        _claim(kind)
-
-
-def _claim(kind: type) -> None:
-    own, _, rest = kind.__module__.partition(".")
-    if _claimed_by and own == "fnx":
-        kind.__module__ = f"{_claimed_by[0]}.{rest}"
-
-
 class Array:
     """An immutable array of `shape` and `dtype`: concrete numbers, or a tracer that stands for them.
 
@@ -57,10 +39,6 @@ class Array:
     aval: ShapedArray
     weak_type: Any
     _repr_html_ = lazy_imports.repr_html
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        _claim(cls)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -11,7 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from fnx.core.array import Array, ConcreteArray, claim, withhold
+from fnx.core.array import withhold
+from fnx.jax.array_types import claim
 from fnx.jax.missing import note
 
 API = "0.10.2"  # the version of JAX whose names and meanings fnx has
@@ -169,8 +170,4 @@ def install() -> None:
     if not any(isinstance(finder, Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, Finder())
         withhold(NUMPY_PROTOCOLS)
-        claim("jax")
-        Array.__module__, ConcreteArray.__module__ = (
-            "jax",
-            "jax._src.array",
-        )  # where pickle finds them
+        claim()
