@@ -52,7 +52,10 @@ _CLASS = type
 
 def _scalar(name: str, like: Any) -> ScalarType:
     own = np.dtype(like)
-    doc = f"The dtype {own.name}, which makes of a number an array of it."
+    doc = (
+        f"The dtype {own.name}, which makes of a number an array of rank 0.\n\n"
+        f">>> jnp.{name}(1).dtype\n{own!r}\n"
+    )
     members = {"dtype": own, "type": own.type, "__module__": "fnx.numpy", "__doc__": doc}
     return ScalarType(name, (), members)
 
