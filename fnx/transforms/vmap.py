@@ -147,7 +147,14 @@ def _map_registered(
     axes = flatten_axes(in_axes, args, "vmap in_axes", is_vmappable)
     axes += [0] * (len(given) - len(axes))
     own = [(x, k) for x, k in zip(given, axes) if is_vmappable(x)]
-    size = next((x.shape[k] for x, k in own if k is not None), size)
+    sizes = {x.shape[k] for x, k in own if k is not None} | ({size} - {None})
+    if len(sizes) > 1:
+        raise InvalidValue(
+            f"vmap of {name_of(fun)} got inconsistent sizes for axes of "
+            f"{', '.join(sorted({type(x).__name__ for x, _ in own}))}, or axis_size: {sorted(sizes)}. "
+            "They must be equal; use in_axes to choose other axes, or None."
+        )
+    size = next(iter(sizes), None)
     inside: list = []
     out_axes_of_others: list = []
 

@@ -86,6 +86,11 @@ def test_nested_and_under_other_transformations():
 def test_what_cannot_be_mapped_is_refused():
     with pytest.raises(ValueError, match=r"inconsistent sizes.*4 of args\[1\]"):
         fnx.vmap(moved)(Cloud(jnp.array(X), jnp.array(MASSES)), jnp.ones(4))
+    four = Cloud(jnp.ones((4, 2)), jnp.array(MASSES))
+    with pytest.raises(ValueError, match=r"inconsistent sizes for axes of Cloud.*\[3, 4\]"):
+        fnx.vmap(lambda a, b: a.x)(Cloud(jnp.array(X), jnp.array(MASSES)), four)
+    with pytest.raises(ValueError, match=r"axis_size: \[4, 5\]"):
+        fnx.vmap(lambda a: a.x, axis_size=5)(four)
     with pytest.raises(NotImplementedError, match="axes of type str"):
         batching.register_vmappable(Cloud, str, int, moved, moved, None)
 

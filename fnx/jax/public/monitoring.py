@@ -32,44 +32,15 @@ def record_scalar(event: str, value: float, **said: Any) -> None:
     _tell("scalar", event, value, **said)
 
 
-def register_event_listener(callback: Callable) -> None:
-    """Call a function with the name of each event, and what is said of it."""
-    _listeners["event"].append(callback)
-
-
-def register_event_duration_secs_listener(callback: Callable) -> None:
-    """Call a function with the name and the seconds of what took time."""
-    _listeners["event_duration"].append(callback)
-
-
-def register_event_time_span_listener(callback: Callable) -> None:
-    """Call a function with the name, the beginning and the end of what took time."""
-    _listeners["event_time_span"].append(callback)
-
-
-def register_scalar_listener(callback: Callable) -> None:
-    """Call a function with the name and the value of each number."""
-    _listeners["scalar"].append(callback)
-
-
-def unregister_event_listener(callback: Callable) -> None:
-    """ValueError for one that is not registered, here and below."""
-    _listeners["event"].remove(callback)
-
-
-def unregister_event_duration_listener(callback: Callable) -> None:
-    """Call it no more."""
-    _listeners["event_duration"].remove(callback)
-
-
-def unregister_event_time_span_listener(callback: Callable) -> None:
-    """Call it no more."""
-    _listeners["event_time_span"].remove(callback)
-
-
-def unregister_scalar_listener(callback: Callable) -> None:
-    """Call it no more."""
-    _listeners["scalar"].remove(callback)
+# Functions of a listener, which is called from then on, or no more: ValueError for one that is not there.
+register_event_listener = _listeners["event"].append
+register_event_duration_secs_listener = _listeners["event_duration"].append
+register_event_time_span_listener = _listeners["event_time_span"].append
+register_scalar_listener = _listeners["scalar"].append
+unregister_event_listener = _listeners["event"].remove
+unregister_event_duration_listener = _listeners["event_duration"].remove
+unregister_event_time_span_listener = _listeners["event_time_span"].remove
+unregister_scalar_listener = _listeners["scalar"].remove
 
 
 def clear_event_listeners() -> None:
