@@ -3,11 +3,55 @@
 The names are JAX's; arrays keep the dtype that they are given, so that Python floats make float64.
 """
 
-import importlib as _importlib
+import _frozen_importlib_external as _machinery  # the part of importlib.machinery that Python starts with
 import sys as _sys
-import typing as _typing
-from importlib import machinery as _machinery
-from typing import Any as _Any
+
+# Python locks one module at a time, a part before the package that it is in. Threads that import
+# different parts at the same time would wait for each other in a circle, and see halves. So this package
+# imports nothing of its own while others wait for it, and whatever is not its core waits for the face,
+# and most of it for fnx.numpy. These do not: what fnx.numpy is made of, and rooms that need no arrays...
+_BEFORE = frozenset(
+    "interpreters lowering numpy ops process pytree transforms "
+    "cache custom_derivatives errors jax ref tree tree_util version".split()
+)
+_AFTER = frozenset(["jax.src", "process.devices", "transforms.ravel"])  # ...but for these in them.
+
+
+class _Finder:
+    """Finds the modules of fnx, with a loader that waits for others."""
+
+    @staticmethod
+    def find_spec(name, path=None, target=None):  # type: ignore[no-untyped-def]
+        """Where a module is; here nothing may wait, as Python holds a lock."""
+        package, _, part = name.partition(".")
+        room = part.partition(".")[0]
+        if package != "fnx" or room in ("", "core", "face"):
+            return None
+        spec = _machinery.PathFinder.find_spec(name, path, target)
+        if spec is not None and type(spec.loader) is _machinery.SourceFileLoader:
+            alone = part not in _AFTER and ("." in part or part in _BEFORE)
+            spec.loader = _Loader(spec.loader.name, spec.loader.path)
+            spec.loader.needs = ("fnx.face",) if alone else ("fnx.face", "fnx.numpy")
+        return spec
+
+
+class _Loader(_machinery.SourceFileLoader):
+    """Loads a module when others are whole."""
+
+    needs: tuple[str, ...]
+
+    def exec_module(self, module):  # type: ignore[no-untyped-def]
+        for name in self.needs:
+            __import__(name)
+        super().exec_module(module)
+
+
+# Nothing is imported before this: until it stands, other threads find parts of this package without it.
+_sys.meta_path.insert(0, _Finder)  # type: ignore[arg-type]
+
+import importlib as _importlib  # noqa: E402
+import typing as _typing  # noqa: E402
+from typing import Any as _Any  # noqa: E402
 
 if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx import checkpoints as checkpoints
@@ -134,49 +178,6 @@ if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx.transforms.shard_map import pmap as pmap
     from fnx.transforms.shard_map import shard_map as shard_map
     from fnx.transforms.vmap import vmap as vmap
-
-
-# Python locks one module at a time, a part before the package that it is in. Threads that import
-# different parts at the same time would wait for each other in a circle, and see halves. So this package
-# imports nothing of its own while others wait for it, and whatever is not its core waits for the face,
-# and most of it for fnx.numpy. These do not: what fnx.numpy is made of, and rooms that need no arrays...
-_BEFORE = frozenset(
-    "interpreters lowering numpy ops process pytree transforms "
-    "cache custom_derivatives errors jax ref tree tree_util version".split()
-)
-_AFTER = frozenset(["jax.src", "process.devices", "transforms.ravel"])  # ...but for these in them.
-
-
-class _Finder:
-    """Finds the modules of fnx, with a loader that waits for others."""
-
-    @staticmethod
-    def find_spec(name: str, path: _Any = None, target: _Any = None) -> _Any:
-        """Where a module is; here nothing may wait, as Python holds a lock."""
-        package, _, part = name.partition(".")
-        room = part.partition(".")[0]
-        if package != "fnx" or room in ("", "core", "face"):
-            return None
-        spec = _machinery.PathFinder.find_spec(name, path, target)
-        if spec is not None and type(spec.loader) is _machinery.SourceFileLoader:
-            alone = part not in _AFTER and ("." in part or part in _BEFORE)
-            spec.loader = _Loader(spec.loader.name, spec.loader.path)
-            spec.loader.needs = ("fnx.face",) if alone else ("fnx.face", "fnx.numpy")
-        return spec
-
-
-class _Loader(_machinery.SourceFileLoader):
-    """Loads a module when others are whole."""
-
-    needs: tuple[str, ...]
-
-    def exec_module(self, module: _Any) -> None:
-        for name in self.needs:
-            _importlib.import_module(name)
-        super().exec_module(module)
-
-
-_sys.meta_path.insert(0, _Finder)  # type: ignore[arg-type]
 
 
 def __getattr__(name: str) -> _Any:
