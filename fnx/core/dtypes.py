@@ -5,8 +5,10 @@ from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Any
 
+import numpy as np  # before ml_dtypes, which begins with a part of it that others may be waiting for
+
+# isort: split
 import ml_dtypes
-import numpy as np
 
 from fnx.core import config
 from fnx.core.errors import TypeMismatch, TypePromotionError
