@@ -46,7 +46,7 @@ class _Loader(_machinery.SourceFileLoader):
         super().exec_module(module)
 
 
-# Nothing is imported before this: until it stands, other threads find parts of this package without it.
+# No file is imported before this: until it stands, other threads find parts of this package without it.
 _sys.meta_path.insert(0, _Finder)  # type: ignore[arg-type]
 
 import importlib as _importlib  # noqa: E402
