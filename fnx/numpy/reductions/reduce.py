@@ -92,11 +92,16 @@ def _fold(
     wanted = dtypes.canonical(dtype) if dtype is not None else sum_dtype(x.dtype, promote_integers)
     # Narrow floats are added up in float32, and `initial` is a part of that.
     narrow = initial is not None and dtypes.is_float(wanted) and wanted.itemsize < 4
-    x = strong(convert(convert(x, wanted), dtypes.float32 if narrow else wanted))
+    x = strong(convert(x, wanted))
+    if narrow:
+        x = convert(x, dtypes.float32)
     if where is not None:
         x = _masked(name, x, where, neutral)
     out = prim(axes)(x) if axes else x
-    out = keep(out, x, axes, keepdims)
+    if keepdims:
+        out = keep(out, x, axes, keepdims)
+    if initial is None:
+        return out
     return convert(_with_initial(name, combine, out, initial), wanted)
 
 
