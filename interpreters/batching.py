@@ -18,6 +18,7 @@ import numpy as np
 from fnx.core.array import Array, as_array
 from fnx.core.aval import ShapedArray
 from fnx.core.axis_size import are_devices, axis_name_of
+from fnx.core.config import checked_axes
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import Interpreter, Tracer, current, is_recorded, set_current
 from fnx.core.jaxpr import Jaxpr, eval_jaxpr, made_once, subjaxprs
@@ -42,6 +43,8 @@ class BatchTracer(Tracer):
         full = value.aval
         shape = full.shape[:axis] + full.shape[axis + 1 :]
         self._aval = ShapedArray(shape, full.dtype, full.weak_type)
+        if full.vma or owner.checked:
+            self._aval = self._aval.varying(full.vma | owner.checked)
 
     @property
     def aval(self) -> ShapedArray:  # type: ignore[override]
@@ -57,6 +60,8 @@ class Batch(Interpreter):
         self.parent: Interpreter = parent
         self.size = size
         self.axis_name = axis_name_of(size)
+        # What is mapped over members of a mesh says so in its type.
+        self.checked = checked_axes.get().intersection((self.axis_name,))
         # A rule that makes one goes on for the vmap that asked it.
         asked = origin.get()
         self.source = asked.mapped[0].source if asked and asked.mapped else user_source()

@@ -31,6 +31,7 @@ class HigherOrder(Primitive):
         return self.apply(*args)
 
     multiple_results = True
+    says_what_varies = True  # as its jaxprs do
 
     @classmethod
     def opened(cls, param: Any) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.axis_size import axis_name_of
+from fnx.core.config import checked_axes
 from fnx.core.errors import InvalidValue, ShapeError
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive
@@ -78,11 +79,16 @@ class Collective(Primitive):
     def lower(self, *operands: Operand) -> Recipe:
         return Host()
 
+    def vary(self, names: frozenset) -> frozenset:
+        return names.union(self.axis_names)
+
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         name = axis_name_of(size)
         if name is None or name not in self.axis_names:
             return (self.beside()(move_axis(args[0], axes[0], 0)),), (0,)
         out, axis = _all_members(self, place_axis(size, args[0], axes[0], 0))
+        if axis is None and name in checked_axes.get():  # whose type says that it varies
+            out, axis = place_axis(size, out, axis, 0), 0
         return (out,), (axis,)
 
 
@@ -92,6 +98,11 @@ def _all_members(prim: Collective, x: Array) -> tuple[Array, int | None]:
     if prim.groups is None:
         return prim.across(x, members)
     return members.within(prim.groups, x, prim.across)
+
+
+def _of_sums(prim: Any, names: frozenset) -> frozenset:
+    """Along which axes a reduction over members varies: of groups, each has its own."""
+    return names.difference(prim.axes) if prim.groups is None else names.union(prim.axes)
 
 
 @dataclass(frozen=True)
@@ -105,6 +116,9 @@ class PSum(Collective, Linear):
     @property
     def axis_names(self) -> tuple[Name, ...]:
         return self.axes
+
+    def vary(self, names: frozenset) -> frozenset:
+        return _of_sums(self, names)
 
     def across(self, x: Array, members: BatchTransport) -> tuple[Array, int | None]:
         return members.all_reduce(x, "sum")
@@ -146,6 +160,9 @@ class _PExtremum(Collective):
     @property
     def axis_names(self) -> tuple[Name, ...]:
         return self.axes
+
+    def vary(self, names: frozenset) -> frozenset:
+        return _of_sums(self, names)
 
     def across(self, x: Array, members: BatchTransport) -> tuple[Array, int | None]:
         return members.all_reduce(x, self.op)

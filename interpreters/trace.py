@@ -11,7 +11,7 @@ from typing import Any
 
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray, check_size
-from fnx.core.config import rank_0_consts
+from fnx.core.config import checked_axes, rank_0_consts
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import Interpreter, Tracer, current, is_recorded, leaked, set_current
@@ -55,6 +55,7 @@ class Stage(Interpreter):
         self.source = user_source()
         self.parent_records = parent is not None and is_recorded(parent)
         self.rank_0_consts = rank_0_consts.get()
+        self.checked_axes = checked_axes.get()
         self.refs: dict[Any, Array] = {}  # mutable references from outside, and what they hold now
 
     def new_input(self, aval: ShapedArray) -> StageTracer:
@@ -83,6 +84,8 @@ class Stage(Interpreter):
                 source = user_source()
             inputs = tuple(atoms)
         avals = prim.abstract(*[a.aval for a in inputs])
+        if self.checked_axes:
+            avals = self._varying(prim, inputs, avals)
         for aval in avals:
             if prod(aval.shape) >= 1 << 59:  # below it, elements of 16 bytes can be counted
                 check_size(aval)
@@ -95,6 +98,13 @@ class Stage(Interpreter):
         outs = tuple([Var(aval) for aval in avals])
         self.eqns.append(Eqn(prim, inputs, outs, source))
         return tuple([StageTracer(self, v) for v in outs])
+
+    def _varying(self, prim: Primitive, inputs: Sequence[Atom], avals: Sequence) -> Sequence:
+        """The types of results, which say along which axes of a mesh these vary."""
+        if prim.says_what_varies:
+            return avals
+        names = prim.vary(frozenset().union(*[a.aval.vma for a in inputs])) & self.checked_axes
+        return tuple([a.varying(names) for a in avals])
 
     def _in_part(self, eqn: Eqn) -> tuple:
         """Record a call, loop or branch; results that do not depend on what is recorded are computed."""

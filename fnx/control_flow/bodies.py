@@ -18,6 +18,7 @@ from fnx.core.jaxpr import Jaxpr
 from fnx.interpreters.rewrite import counted
 from fnx.interpreters.spmd import bound_axes
 from fnx.interpreters.trace import trace
+from fnx.interpreters.variation import along, said
 from fnx.ops.elementwise.convert import ConvertElementType
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import flatten_arrays, name_of
@@ -108,7 +109,14 @@ def trace_body(
     owner = owner or fun
     if not callable(owner):
         raise TypeMismatch(f"{what} must be a function, not {owner!r:.60}")
-    key = (treedef, tuple(avals), what, config.of_traces(), *bound_axes().items())
+    key = (
+        treedef,
+        tuple(avals),
+        tuple([a.vma for a in avals]),
+        what,
+        config.of_traces(),
+        *bound_axes().items(),
+    )
     plain = _is_remembered(owner)
     around = _surroundings(owner) if plain else []
     known = _traced.setdefault(owner, {}) if plain else {}
@@ -167,3 +175,15 @@ def carry_error(
             "shapes and dtypes: make the first carry what the body returns, for example with "
             "jnp.zeros(shape, dtype), or convert in the body with .astype."
         )
+    check_variation(what, paths, ins, outs)
+
+
+def check_variation(what: str, paths: Sequence[str], ins: Sequence, outs: Sequence) -> None:
+    """Raise unless a carry varies along the same axes of a mesh when it is returned as when it was got."""
+    for path, i, o in zip(paths, map(along, ins), map(along, outs)):
+        if i != o:
+            raise TypeMismatch(
+                f"{what} got a carry that varies along the mesh axes {said(i)} in carry{path}, and "
+                f"returned one that varies along {said(o)}; expected the same. Let the first carry "
+                "vary: lax.pcast(x, names, to='varying')"
+            )

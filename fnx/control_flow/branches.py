@@ -25,6 +25,7 @@ from fnx.interpreters.control_flow import ScanRecord
 from fnx.interpreters.primitives.cond import Cond
 from fnx.interpreters.primitives.jit import Jit
 from fnx.interpreters.trace import CapturedRefs, trace
+from fnx.interpreters.variation import along, said
 from fnx.ops.elementwise.convert import ConvertElementType
 from fnx.ops.elementwise.select import ne
 from fnx.ops.structure.basic import convert, scalar
@@ -194,6 +195,11 @@ def _branch_types(
                 raise TypeMismatch(
                     f"{names} return {a.str_short()} and {b.str_short()}; expected equal shapes and "
                     "dtypes. Convert with .astype or jnp.broadcast_to in one of them."
+                )
+            if along(a) != along(b):
+                raise TypeMismatch(
+                    f"{names} return what varies along the mesh axes {said(along(a))} and "
+                    f"{said(along(b))}; expected the same: use lax.pcast(x, names, to='varying')"
                 )
     return [_joint_type(column) for column in zip(*[m.out_avals for m in made])]
 

@@ -1,7 +1,7 @@
 """Abstract values: what is known of an array while it is traced."""
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,11 +12,15 @@ from fnx.core.errors import TooLarge
 class ShapedArray:
     """Shape, dtype, and whether the dtype yields in promotion (`weak_type`); immutable.
 
+    `vma` are the axes of a mesh along which it varies between members (`VaryingArray`); types that differ
+    in it alone are equal.
+
     >>> ShapedArray((3,), np.dtype("float64"))
     ShapedArray(float64[3])
     """
 
     __slots__ = ("_hash", "dtype", "shape", "weak_type")
+    vma: frozenset = frozenset()
 
     def __init__(
         self,
@@ -28,7 +32,7 @@ class ShapedArray:
         vma: Any = None,
         manual_type: Any = None,
         memory_space: Any = None,
-    ):  # the last four are JAX's; there is one device, and nothing varies over a mesh
+    ):  # the last four are JAX's; what varies over a mesh is another class
         self.shape = shape if type(shape) is tuple else tuple(shape)
         self.dtype = dtype if isinstance(dtype, np.dtype) else dtypes.of_avals(dtype)
         self.weak_type = weak_type
@@ -36,7 +40,7 @@ class ShapedArray:
 
     def __eq__(self, other: object) -> bool:
         return self is other or (
-            type(other) is ShapedArray
+            isinstance(other, ShapedArray)
             and self.shape == other.shape
             and self.dtype == other.dtype
             and self.weak_type == other.weak_type
@@ -67,6 +71,21 @@ class ShapedArray:
             "weak_type": self.weak_type,
         }
         return ShapedArray(**(given | changes))
+
+    def varying(self, names: frozenset) -> "ShapedArray":
+        """The same type, which varies along these axes of a mesh, and no others."""
+        if names == self.vma:
+            return self
+        if not names:
+            return ShapedArray(self.shape, self.dtype, self.weak_type)
+        return VaryingArray(self.shape, self.dtype, self.weak_type, vma=names)
+
+    @property
+    def manual_axis_type(self) -> "ManualAxisType":
+        """Along which axes of a mesh it varies, under JAX's name."""
+        return ManualAxisType(self.vma)
+
+    mat = manual_axis_type
 
     def strong(self) -> "ShapedArray":
         return ShapedArray(self.shape, self.dtype) if self.weak_type else self
@@ -106,6 +125,35 @@ class ShapedArray:
         weak = ", weak_type=True" if self.weak_type else ""
         name = dtypes.NAME.get(self.dtype, str(self.dtype))
         return f"ShapedArray({name}[{','.join(map(str, self.shape))}]{weak})"
+
+
+class VaryingArray(ShapedArray):
+    """The type of what varies between members of axes of a mesh, while one member's program is traced."""
+
+    __slots__ = ("vma",)
+
+    def __init__(self, shape: Any, dtype: Any, weak_type: bool = False, *, vma: frozenset):
+        super().__init__(shape, dtype, weak_type)
+        self.vma = vma
+
+    def update(self, **changes: Any) -> ShapedArray:
+        """A copy with other shape, dtype or weak_type, which varies likewise."""
+        return super().update(**changes).varying(self.vma)
+
+    def strong(self) -> ShapedArray:
+        return super().strong().varying(self.vma)
+
+    def __repr__(self) -> str:
+        names = ",".join(sorted(map(str, self.vma)))
+        return super().__repr__()[:-1] + f", varying over {names})"
+
+
+class ManualAxisType(NamedTuple):
+    """The axes of a mesh along which an array varies between members."""
+
+    varying: frozenset = frozenset()
+    unreduced: frozenset = frozenset()
+    reduced: frozenset = frozenset()
 
 
 def check_size(*avals: ShapedArray) -> None:

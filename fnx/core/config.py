@@ -28,6 +28,8 @@ hooks: list[Callable[[], None]] = []
 # Whether jaxprs have inputs for arrays of rank 0 that functions close over, as for larger ones: those
 # of make_jaxpr do. In compiled programs they are literals, so that the compiler sees their values.
 rank_0_consts: ContextVar[bool] = ContextVar("fnx_rank_0_consts", default=False)
+# Axes of meshes whose members' types say along which of them they vary, while a member's program is traced.
+checked_axes: ContextVar[frozenset] = ContextVar("fnx_checked_axes", default=frozenset())
 set_overridden, set_rank_0_consts = setter(overridden), setter(rank_0_consts)
 # Who runs functions in Python, for people to look into them (fnx/observe/explore.py), if anybody does.
 exploration: ContextVar[Any] = ContextVar("fnx_exploration", default=None)
@@ -138,4 +140,5 @@ def of_traces() -> tuple:
         numpy_rank_promotion.value,
         default_prng_impl.value,
         rank_0_consts.get(),
+        checked_axes.get(),
     )

@@ -151,10 +151,17 @@ class Primitive:
     )
     call_primitive = map_primitive = False  # JAX's words for calls that jaxprs here do not have
     transparent = "never"  # when an equation may be replaced with its jaxpr: never, final, always
+    says_what_varies = (
+        False  # whether the types of results say along which axes of a mesh they vary
+    )
     runs_apart = False  # whether its equations had better be programs of their own
     on_devices = (
         ""  # "values": says how arrays lie on several devices; "members": has their programs
     )
+
+    def vary(self, names: frozenset) -> frozenset:
+        """The axes of a mesh along which results vary, of those along which operands do."""
+        return names
 
     def apply(self, *args: Array) -> tuple[Array, ...]:
         """All results, under the current interpreter."""

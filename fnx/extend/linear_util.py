@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from fnx.core.errors import InvalidValue
-from fnx.interpreters.primitives.wrapped_fun import WrappedFun
+from fnx.interpreters.wrapped_fun import WrappedFun
 
 __all__ = [
     "StoreException",

@@ -7,10 +7,12 @@ import numpy as np
 
 from fnx import numpy as jnp
 from fnx.core.array import Array
+from fnx.core.config import checked_axes
 from fnx.core.dtypes import kind
 from fnx.core.errors import InvalidValue
 from fnx.interpreters import collectives as ops
 from fnx.interpreters.spmd import axis_size as _size_of
+from fnx.interpreters.variation import cast
 from fnx.numpy.arrays.util import canonical_axis, named, to_array
 from fnx.ops.base.broadcast import Sum
 from fnx.ops.elementwise.convert import convert
@@ -225,18 +227,30 @@ def pbroadcast(x: Tree, axis_name: Any, source: int) -> Tree:
 
 
 def pcast(x: Tree, axis_name: Any = None, *, to: str) -> Tree:
-    """`x` itself: what differs between members is found out, and not declared.
+    """`x`, whose type says within `shard_map` that it varies along the axes, where `to` is 'varying'.
 
-    ValueError for another `to` than 'varying', 'reduced' or 'unreduced'.
+    Its cotangents are then each member's own. ValueError for another `to` than 'varying', 'reduced' or
+    'unreduced', and for what varies along one of them already.
 
     >>> fnx.vmap(lambda x: lax.pcast(x, "i", to="varying"), axis_name="i")(jnp.arange(3))
     Array([0, 1, 2], dtype=int64)
     """
     if to not in ("varying", "reduced", "unreduced"):
         raise InvalidValue(f"pcast to={to!r}; expected 'varying', 'reduced' or 'unreduced'")
-    if axis_name is not None:
-        _names(axis_name)
-    return x
+    names = () if axis_name is None else _names(axis_name)
+    if to != "varying":
+        return x
+
+    def one(v: Array) -> Array:
+        own = checked_axes.get().intersection(names)
+        if own & v.aval.vma:
+            raise InvalidValue(
+                f"pcast to 'varying' along {names} of what varies along {sorted(map(str, v.aval.vma))} "
+                "already"
+            )
+        return cast(v, v.aval.vma | own) if own else v
+
+    return _map(one, x, "pcast")
 
 
 def pvary(x: Tree, axis_name: Any) -> Tree:
@@ -259,13 +273,17 @@ def all_gather(
 ) -> Tree:
     """`x` of all members, stacked along a new `axis`, or with `tiled` one after the other along an old one.
 
+    Its type within `shard_map` says that it varies, unless `to` is 'invarying': ask for that where the
+    whole is one value of all members, which has one cotangent, too.
+
     >>> fnx.vmap(lambda x: lax.all_gather(x, "i"), axis_name="i")(jnp.array([4.0, 5.0]))
     Array([[4., 5.],
            [4., 5.]], dtype=float64)
     """
-    del to
     names = _names(axis_name)
     groups = _groups(axis_index_groups, names)
+    if to not in ("varying", "reduced", "invarying"):
+        raise InvalidValue(f"all_gather to={to!r}; expected 'varying', 'reduced' or 'invarying'")
 
     def one(v: Array) -> Array:
         d = canonical_axis(axis, v.ndim if tiled else v.ndim + 1)
@@ -273,9 +291,9 @@ def all_gather(
         for name in reversed(names):
             size = _group_size((name,), groups)
             v = ops.AllGather(d, groups, name, size, tiled)(v)
-        if tiled or len(names) == 1:
-            return v
-        return jnp.reshape(v, (*shape[:d], axis_size(names), *shape[d:]))
+        if not tiled and len(names) > 1:
+            v = jnp.reshape(v, (*shape[:d], axis_size(names), *shape[d:]))
+        return cast(v, v.aval.vma.difference(names)) if to == "invarying" else v
 
     return _map(one, x, "all_gather")
 

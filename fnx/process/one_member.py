@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from fnx.core import config
 from fnx.core.array import Array
+from fnx.core.config import checked_axes
 from fnx.core.errors import ConcretizationTypeError, NonConcreteBooleanIndexError
 from fnx.core.interpreter import current
 from fnx.core.jaxpr import eval_jaxpr
@@ -16,6 +18,7 @@ from fnx.interpreters.primitives.members import (
     Members,
     cut_parts,
     joined,
+    names_of,
     part_shape,
     run_batched,
     varying,
@@ -25,10 +28,17 @@ from fnx.interpreters.trace import CapturedRefs, Stage, trace
 
 
 def one_member(
-    fn: Callable, axes: dict, args: list[Array], cuts: list[Cut], name: str, backend: Any
+    fn: Callable,
+    axes: dict,
+    args: list[Array],
+    cuts: list[Cut],
+    name: str,
+    backend: Any,
+    checked: bool = False,
 ) -> tuple[Members, list[Array]] | None:
     """The program of one of several devices, whose results are not joined yet, and its operands.
 
+    Types in it say along which of the axes values vary, if that is to be `checked`.
     None where there is none: for one device, or where `fn` needs to see numbers, or changes references.
     """
     watched = config.debug_nans.value or config.debug_infs.value or config.disable_jit.value
@@ -37,8 +47,11 @@ def one_member(
     avals = [
         x.aval.update(shape=part_shape(x.shape, c, axes)) for x, c in zip(args, cuts, strict=True)
     ]
+    if checked:
+        avals = [a.varying(a.vma | names_of(c)) for a, c in zip(avals, cuts)]
     try:
-        jaxpr, consts = trace(spmd(fn, axes), avals, what="shard_map", name=name)
+        with checking(axes, checked):
+            jaxpr, consts = trace(spmd(fn, axes), avals, what="shard_map", name=name)
     except ConcretizationTypeError:
         return None
     except (NonConcreteBooleanIndexError, CapturedRefs):
@@ -48,6 +61,16 @@ def one_member(
     ins = tuple([((),) * x.ndim for x in consts] + cuts)
     prim = Members(jaxpr, tuple(axes.items()), ins, (), name, backend)
     return prim, [*consts, *args]
+
+
+@contextmanager
+def checking(axes: dict, checked: bool) -> Iterator[None]:
+    """Within it types say along which of the axes values vary, if that is to be `checked`."""
+    token = checked_axes.set(checked_axes.get().union(axes) if checked else frozenset())
+    try:
+        yield
+    finally:
+        checked_axes.reset(token)
 
 
 def within_a_loop() -> bool:

@@ -14,6 +14,7 @@ from fnx.core.jaxpr import eval_jaxpr
 from fnx.core.primitive import Undefined
 from fnx.interpreters import jvp as jvp_
 from fnx.interpreters import linearize as linearize_
+from fnx.interpreters.variation import check_variations, like, pulled
 from fnx.ops.base.broadcast import typed_zeros
 from fnx.ops.elementwise.convert import ConvertElementType
 from fnx.ops.structure.basic import zeros
@@ -126,7 +127,8 @@ def value_and_grad(
         outs, tape = linearize_.linearize(call.flat, leaves, nonzero)
         _check_scalar(outs, call.structures[0], name_of(fun), holomorphic)
         one = as_written(ConcreteArray(np.ones((), outs[0].dtype), outs[0].weak_type))
-        back = tape.pull([one], leaves)
+        types = [y.aval for y in outs], [x.aval for x in leaves]
+        back = pulled(lambda cts: tape.pull(cts, leaves), [one], *types, tape.eqns)
         grads = [_filled(g, x.aval) for g, x in zip(back, leaves, strict=True)]
         value = (outs[0], call.aux.lowered()) if has_aux else outs[0]
         return value, call.like_arguments(grads)
@@ -245,7 +247,9 @@ class _Pull(_Linear):
             )
         what = "the cotangent of a vjp"
         cts = [check_like(c, a, what, own=True) for c, a in zip(cts, types.outs)]
-        grads = [_filled(g, a) for g, a in zip(self.tape.pull(cts), types.inputs, strict=True)]
+        check_variations(cts, types.outs, what)
+        back = pulled(self.tape.pull, cts, types.outs, types.inputs, self.tape.eqns)
+        grads = [_filled(g, a) for g, a in zip(back, types.inputs, strict=True)]
         return operations.tree_unflatten(types.treedef, grads)
 
 
@@ -272,6 +276,7 @@ class _ClosedTape:
     def __init__(self, residuals: Sequence[Any], jaxpr: Any, inputs: tuple, outs: tuple):
         self.residuals, self.jaxpr = list(residuals), jaxpr
         self.inputs, self.outs = inputs, outs  # which have tangents
+        self.eqns = jaxpr.eqns
 
     def push(self, tangents: Sequence[Array | None]) -> list[Array | None]:
         variables = iter(self.jaxpr.inputs[len(self.residuals) :])
@@ -373,7 +378,7 @@ def _filled(t: Array | None, aval: ShapedArray, number: bool = False) -> Any:
     """A tangent or cotangent as users see it: zeros where there is none, float0 for integers."""
     if not dtypes.is_inexact(aval.dtype):
         return np.zeros(aval.shape, dtypes.float0)
-    return typed_zeros(aval) if t is None else unboxed(t) if number else t
+    return like(typed_zeros(aval), aval) if t is None else unboxed(t) if number else t
 
 
 @entrance

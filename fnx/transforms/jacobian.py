@@ -11,6 +11,7 @@ from fnx.core.errors import entrance
 from fnx.interpreters import batching
 from fnx.interpreters import jvp as jvp_
 from fnx.interpreters import linearize as linearize_
+from fnx.interpreters.variation import like, pulled
 from fnx.ops.base.broadcast import typed_zeros
 from fnx.ops.elementwise.convert import ConvertElementType
 from fnx.ops.structure.basic import reshape, slice_axis
@@ -125,10 +126,14 @@ def jacrev(
         outs, tape = linearize_.linearize(call.flat, leaves, nonzero, "jacrev")
         check_differentiable(outs, "jacrev: the result; it", holomorphic, False)
 
+        types = [y.aval for y in outs], [x.aval for x in leaves]
+
         def pull(*cts: Array) -> list[Array]:
-            back = tape.pull(cts, leaves)
+            back = pulled(lambda given: tape.pull(given, leaves), cts, *types, tape.eqns)
             known = zip(back, leaves, nonzero)
-            return [typed_zeros(x.aval) if g is None else g for g, x, has in known if has]
+            return [
+                like(typed_zeros(x.aval), x.aval) if g is None else g for g, x, has in known if has
+            ]
 
         size = sum(y.size for y in outs)
         grads, axes = batching.batch(pull, size, _basis(outs), [0] * len(outs))

@@ -202,7 +202,7 @@ class Jitted:
 
     def _program(self, arrays: Sequence[Any], treedef: Any, fixed: Fixed) -> Program:
         avals = tuple([x.aval if isinstance(x, Array) else aval_like(x) for x in arrays])
-        axes = () if current.get() is evaluate else tuple(bound_axes().items())
+        axes = () if current.get() is evaluate else (*bound_axes().items(), *[a.vma for a in avals])
         lies = placement.places_of(arrays) if placement.used else ()
         around = axes, lies, placement.mesh_in_force.get()
         key = (treedef, fixed, avals, config.of_traces(), config.backend.value, *around)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from fnx.core.config import checked_axes
 from fnx.core.errors import TypeMismatch
 from fnx.core.interpreter import Interpreter, Operation, Tracer, current, evaluate, use
 from fnx.core.source import scopes, set_scopes
@@ -113,4 +114,5 @@ def typeof(x: Any) -> Any:
         return x.aval
     if type(x) in types_of_libraries:
         return types_of_libraries[type(x)](x)
-    return aval_like(x)
+    aval = aval_like(x)
+    return aval.varying(aval.vma & checked_axes.get())

@@ -42,7 +42,7 @@ from fnx.process.mesh import (
     set_mesh,
     spec_names,
 )
-from fnx.process.one_member import is_compiled, of_all, one_member
+from fnx.process.one_member import checking, is_compiled, of_all, one_member
 from fnx.process.placement import placed
 from fnx.process.shardings import NamedSharding
 from fnx.process.spread import mesh_spans
@@ -254,8 +254,8 @@ def shard_map(
     results lie side by side. Inside, collectives speak of the mesh's axes (of those in `axis_names`, if
     given). ValueError for axes that cannot be cut evenly; and, if `check_vma`, for results that differ
     between devices where `out_specs` says that they are equal: without it, the first device's is taken.
-    Derivatives taken inside `f` are those of each device's function, as in JAX with check_vma=False:
-    sum them yourself.
+    Derivatives taken inside `f` with respect to what all devices have alike are then those of all devices,
+    summed, as in JAX; without `check_vma` they are each device's.
 
     >>> P, mesh = fnx.P, fnx.make_mesh((1,), ("x",))
     >>> fnx.shard_map(lambda a: 2 * a, mesh=mesh, in_specs=P("x"), out_specs=P("x"))(jnp.ones(2))
@@ -328,18 +328,18 @@ def _mapped(
     lie = constrained if far or (is_compiled() and not bound_axes()) else placed
     if is_mesh and lie is constrained:
         leaves = [constrained(x, NamedSharding(whole_mesh, s)) for x, s in zip(leaves, specs)]
-    member = one_member(flat, axes, leaves, ins, name_of(f), BACKEND)
+    member = one_member(flat, axes, leaves, ins, name_of(f), BACKEND, check)
     if member is None and far:
-        raise InvalidValue(
-            f"shard_map of {name_of(f)} over devices of several processes: it asks for numbers of its "
-            "arguments, changes references or has effects; expected a function that can be traced"
-        )
+        raise _untraced(name_of(f))
     if member is None:
         structures.clear()
-        parts = [cut_parts(x, c, axes) for x, c in zip(leaves, ins)]
         exploration = config.exploration.get()
         over = batch if exploration is None else exploration.batch(f, "shard_map", batch)
-        outs, found = run_batched(flat, list(axes.items()), parts, [_names(s) for s in specs], over)
+        parts = [cut_parts(x, c, axes) for x, c in zip(leaves, ins)]
+        with checking(axes, check):
+            outs, found = run_batched(
+                flat, list(axes.items()), parts, list(map(_names, specs)), over
+            )
         cuts = outs_of([x.ndim - len(n) for x, n in zip(outs, found)], found)
         results = [joined(x, n, c, axes) for x, n, c in zip(outs, found, cuts, strict=True)]
     else:
@@ -347,6 +347,13 @@ def _mapped(
     if is_mesh:
         results = [lie(x, NamedSharding(whole_mesh, s)) for x, s in zip(results, wanted)]
     return operations.tree_unflatten(structures[0], results)
+
+
+def _untraced(name: str) -> InvalidValue:
+    return InvalidValue(
+        f"shard_map of {name} over devices of several processes: it asks for numbers of its arguments, "
+        "changes references or has effects; expected a function that can be traced"
+    )
 
 
 def _manual_axes(mesh: Any, axis_names: Any, name: str) -> dict[str, int]:

@@ -277,7 +277,7 @@ class ValueNumbering:
         return eqn if eqn is not None and eqn.prim.name == name else None
 
 
-_MARKS = ("stop_gradient", "name")  # mean something to transformations alone
+_MARKS = ("stop_gradient", "name", "pcast")  # mean something to transformations alone
 _NEUTRAL: dict[str, tuple[float, tuple[int, ...]]] = {
     "mul": (1, (0, 1)),
     "div": (1, (1,)),

@@ -13,13 +13,14 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray, as_array, as_written
 from fnx.core.aval import ShapedArray
+from fnx.core.config import checked_axes
 from fnx.core.errors import ClosedOverValue, TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import Interpreter, Tracer, current, evaluate, use
 from fnx.core.jaxpr import Jaxpr, eval_jaxpr
-from fnx.core.primitive import Primitive, Undefined
+from fnx.core.primitive import Primitive
 from fnx.core.recipe import Call, Operand, Recipe
-from fnx.interpreters.batching import Batch, BatchTracer, batch_jaxpr, place_axis
+from fnx.interpreters.batching import Batch, BatchTracer, axis_names, batch_jaxpr, place_axis
 from fnx.interpreters.closure_conversion import HigherOrder, with_inputs
 from fnx.interpreters.jvp import SymbolicZero, has_tangent, jvp
 from fnx.interpreters.linearize import Linearize, transpose_jaxpr
@@ -27,12 +28,14 @@ from fnx.interpreters.operands import check_operands, given, only, spread, undef
 from fnx.interpreters.passes.compiled import run
 from fnx.interpreters.spmd import Spmd
 from fnx.interpreters.trace import Stage, trace
+from fnx.interpreters.variation import moving, transposed_by
+from fnx.interpreters.wrapped_fun import WrappedFun
 from fnx.ops.base.broadcast import typed_zeros
 from fnx.ops.elementwise.arithmetic import stop_gradient
 from fnx.ops.structure.basic import zeros
 
 from .batched_rules import Flat, Zeros, batched_rule, for_once, pulled_once, summed
-from .wrapped_fun import WrappedFun
+from .pullback import Pullback, no_forward_mode
 
 
 def filled(values: Sequence[Array | None], like: Sequence[Array]) -> list[Array | None]:
@@ -121,6 +124,7 @@ def call_with_rule(prim: "CustomRule", args: Sequence[Array]) -> Sequence[Array]
         if isinstance(it, Stage):
             jaxpr, consts = trace(prim.fun, [a.aval for a in args], what=prim.what, name=prim.of)
             staged = replace(prim, jaxpr=jaxpr, consts=len(consts))
+            staged = staged.of_members([a.aval for a in args], jaxpr.out_avals)
             return staged.apply(*consts, *args)
         return it.process(replace(prim, home=it) if isinstance(it, Batch) else prim, tuple(args))
 
@@ -178,6 +182,10 @@ class CustomRule(HigherOrder):
         call = lambda *args: eval_jaxpr(params["jaxpr"].jaxpr, args)
         rules = [WrappedFun(params[name]) for name in cls.rules]
         return [], params | {"subfuns": (WrappedFun(call), *rules)}
+
+    def of_members(self, ins: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> "CustomRule":
+        """With rules for all members of a mesh, if types of operands and results say how they vary."""
+        return self
 
     def check_consts(self, tangents: Sequence) -> None:
         """Raise if tangents come in by a value that the function closed over."""
@@ -322,15 +330,6 @@ class CustomJVP(CustomRule):
         return replace(self, fun=for_once(self.fun, home, mask), rule=rule)
 
 
-def no_forward_mode(of: str) -> Exception:
-    """What forward mode through a rule for reverse mode ends in; begins as JAX's, which programs match."""
-    return TypeMismatch(
-        f"can't apply forward-mode autodiff (jvp, jacfwd) to the custom_vjp function {of}, whose rule is "
-        "for reverse mode only. Expected grad, vjp or jacrev; or define it with custom_jvp, which "
-        "serves both."
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class CustomVJP(CustomRule):
     """`fwd(*args)` gives `results` results, then residuals; `bwd(*residuals, *cotangents)` cotangents.
@@ -343,6 +342,7 @@ class CustomVJP(CustomRule):
     bwd: Flat = field(default=None, repr=False)  # type: ignore[assignment]
     results: Callable[[], int] = field(default=None, repr=False)  # type: ignore[assignment]
     symbolic: bool = field(default=False, repr=False)
+    members: frozenset | None = field(default=None, repr=False)  # axes of whose copies `bwd` is
     name = "custom_vjp_call"
     rules = ("fwd", "bwd")
     what = "the custom_vjp function"
@@ -374,6 +374,22 @@ class CustomVJP(CustomRule):
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         raise no_forward_mode(self.of)
 
+    @property
+    def axis_names(self) -> frozenset:
+        """The named axes that the function, or its rule for cotangents, speaks of."""
+        inside = () if self.jaxpr is None else [axis_names(e.prim) for e in self.jaxpr.eqns]
+        return (self.members or frozenset()).union(*inside)
+
+    def of_members(self, ins: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> "CustomVJP":
+        names = checked_axes.get()
+        if not names or self.members is not None:
+            return self
+        if self.jaxpr is not None:
+            names &= moving(self.jaxpr.eqns).union(*[a.vma for a in (*ins, *outs)])
+        what = f"a cotangent that bwd of {self.of} gives"
+        bwd = transposed_by(self.bwd, self.results, tuple(outs), tuple(ins), names, what)
+        return replace(self, bwd=bwd, members=names)
+
     def linearize(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:  # type: ignore
         self.check_consts(tangents)
         primals, tangents = primals[self.consts :], tangents[self.consts :]
@@ -385,7 +401,8 @@ class CustomVJP(CustomRule):
         if self.jaxpr is not None:
             check_results(outs, self.jaxpr.out_avals, f"fwd of {self.of}")
         avals = tuple([o.aval.tangent() for o in outs])
-        pull = Pullback(self.bwd, self.of, len(residuals), mask, avals, self.symbolic)
+        bwd = self.of_members([x.aval for x in primals], avals).bwd
+        pull = Pullback(bwd, self.of, len(residuals), mask, avals, self.symbolic)
         touts = pull.apply(*residuals, *only(mask, tangents))
         return outs, tuple([t if has_tangent(o.aval) else None for t, o in zip(touts, outs)])
 
@@ -407,44 +424,3 @@ class CustomVJP(CustomRule):
             fwd=for_once(self.fwd, home, mask, lambda _: self.results(), rest=kept),
             bwd=pulled_once(self.bwd, home, mask, kept),
         )
-
-
-@dataclass(frozen=True, eq=False)
-class Pullback(Primitive):
-    """The linear map whose transpose is `bwd`. Operands: residuals, tangents where `mask` is true."""
-
-    bwd: Flat = field(repr=False)
-    of: str
-    residuals: int = field(repr=False)
-    mask: tuple[bool, ...] = field(repr=False)
-    outs: tuple[ShapedArray, ...] = field(repr=False)
-    symbolic: bool = field(default=False, repr=False)
-    name = "custom_vjp_pullback"
-    multiple_results = True
-    __eq__, __hash__ = object.__eq__, object.__hash__
-
-    def abstract(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
-        return self.outs
-
-    def impl(self, *values: np.ndarray) -> tuple:
-        raise no_forward_mode(self.of)
-
-    def lower(self, *operands: Operand) -> Recipe:
-        raise no_forward_mode(self.of)
-
-    def transpose(self, cts: tuple, *args: Any) -> tuple:
-        known, linear = args[: self.residuals], args[self.residuals :]
-        full = [
-            None if not has_tangent(a) or (ct is None and self.symbolic)
-            else typed_zeros(a) if ct is None else ct
-            for ct, a in zip(cts, self.outs)
-        ]  # fmt: skip
-        found = only(self.mask, self.bwd(*known, *full))
-        found = [ct if isinstance(x, Undefined) else None for ct, x in zip(found, linear)]
-        return (*(None for _ in known), *found)
-
-    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
-        place = [place_axis(size, x, k, 0) for x, k in zip(args, axes)]
-        outs = tuple([a.update(shape=(size, *a.shape)) for a in self.outs])
-        bwd = batched_rule(self.bwd, size, Zeros())
-        return replace(self, bwd=bwd, outs=outs).apply(*place), (0,) * len(outs)

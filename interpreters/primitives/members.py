@@ -27,7 +27,7 @@ from fnx.interpreters.analysis.uniformity import uniformity
 from fnx.interpreters.analysis.work import exchanges, work
 from fnx.interpreters.batching import axis_names, batch, batch_jaxpr, place_axis
 from fnx.interpreters.closure_conversion import HigherOrder, with_inputs
-from fnx.interpreters.collectives import AxisIndex, PSum
+from fnx.interpreters.collectives import PSum
 from fnx.interpreters.jvp import jvp_jaxpr
 from fnx.interpreters.linearize import transpose_jaxpr
 from fnx.interpreters.operands import check_operands, given, only, spread, undefined
@@ -35,14 +35,12 @@ from fnx.interpreters.passes.compiled import run
 from fnx.interpreters.reverse.split_call import split_call
 from fnx.interpreters.spmd import Spmd
 from fnx.interpreters.trace import trace_closed
+from fnx.interpreters.variation import of_first
 from fnx.ops.base.permute import Transpose
-from fnx.ops.elementwise.select import eq, select
 from fnx.ops.structure.basic import (
     broadcast_axis,
-    full,
     move_axis,
     reshape,
-    scalar,
     slice_axis,
 )
 
@@ -166,7 +164,7 @@ class Members(HigherOrder):
         check_operands(f"shard_map of {self.of}", avals, expected)
         return tuple(
             [
-                a.update(shape=whole_shape(a.shape, c, sizes))
+                a.update(shape=whole_shape(a.shape, c, sizes)).varying(a.vma.difference(sizes))
                 for a, c in zip(self.jaxpr.out_avals, self.outs, strict=True)
             ]
         )
@@ -348,21 +346,13 @@ def _transposed(
 
     def fn(*xs: Array) -> list[Array]:
         cts = [
-            _for_first(x, [a for a in names if a not in names_of(c)]) for x, c in zip(xs[n:], seeds)
+            of_first(x, [a for a in names if a not in names_of(c)]) for x, c in zip(xs[n:], seeds)
         ]
         found = eval_jaxpr(back, [*xs[:n], *cts])
         missing = [tuple([a for a in names if a not in names_of(c)]) for c in cuts]
         return [PSum(m)(x) if m else x for x, m in zip(found, missing)]
 
     return trace_closed(fn, back.in_avals, name=jaxpr.name), mask
-
-
-def _for_first(x: Array, names: Sequence[Hashable]) -> Array:
-    """The array in the first member along these axes, zeros in the others."""
-    for name in names:
-        first = eq(AxisIndex(name).apply()[0], scalar(0, np.dtype(np.int32)))
-        x = select(first, x, full(x.shape, 0, x.dtype))
-    return x
 
 
 def varying(prim: Members) -> list[frozenset]:

@@ -12,6 +12,7 @@ from fnx.core.buffer import received
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.core.interpreter import Tracer
 from fnx.core.source import warn_user
+from fnx.interpreters.variation import like
 from fnx.numpy.arrays.util import (
     PYTHON,
     canonical_shape,
@@ -357,8 +358,8 @@ def _like(a: Any, value: Any, dtype: Any, shape: Any) -> Array:
         own = dtypes.taken(a.dtype) if isinstance(a, np.ndarray) else dtypes.canonical(a.dtype)
         old_shape, old_dtype, weak = tuple(a.shape), own, False
     else:
-        x = to_array(a, "zeros_like")
-        old_shape, old_dtype, weak = x.shape, x.dtype, bool(x.weak_type) and dtype is None
+        a = to_array(a, "zeros_like")
+        old_shape, old_dtype, weak = a.shape, a.dtype, bool(a.weak_type) and dtype is None
     new_shape = old_shape if shape is None else canonical_shape(shape)
     new_dtype = old_dtype if dtype is None else dtypes.canonical(dtype)
     known = not isinstance(value, Array)
@@ -366,7 +367,7 @@ def _like(a: Any, value: Any, dtype: Any, shape: Any) -> Array:
     out = _maybe_weak(x if known else broadcast_to(x, new_shape), weak)
     if new_shape and shape is None and is_placed(a) and type(out) is ConcreteArray:
         return as_placed(out.copy(), a)
-    return out
+    return like(out, a.aval) if isinstance(a, Array) else out
 
 
 def _maybe_weak(x: Array, weak: bool) -> Array:

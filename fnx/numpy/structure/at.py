@@ -10,6 +10,7 @@ from fnx.core.array import Array, ConcreteArray, unless_placed, when_placed
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.core.interpreter import Tracer, evaluate, use
 from fnx.core.source import indexing_by, warn_user
+from fnx.interpreters.variation import like
 from fnx.numpy.arrays import indexing
 from fnx.numpy.arrays.creation import asarray
 from fnx.numpy.arrays.index_plan import Plan, before_the_first, plan
@@ -361,7 +362,7 @@ def _box_update(kind: str, x: Array, p: Plan, y: Array) -> Array:
     box = (lo, hi, None if all(s == 1 for s in steps) else steps)
     whole = hi == x.shape and not any(lo) and box[2] is None
     if kind == "set":
-        return y if whole and y.weak_type == x.weak_type else SliceSet(*box)(x, y)
+        return like(y, x.aval) if whole and y.weak_type == x.weak_type else SliceSet(*box)(x, y)
     if kind == "add" and x.dtype != dtypes.bool_:
         return ops.add(x, y) if whole else SliceAdd(*box)(x, y)
     old = x if whole else Slice(*box)(x)
