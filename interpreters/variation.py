@@ -3,7 +3,7 @@
 In the program of one member (`shard_map`) a value varies along the axes that its type names; along the
 others it is one value, of which each member has a copy. Transposition takes copies for values of their
 own, so that the cotangents of the copies sum up to that of the value. Where a user hands in the cotangent
-of such a value it goes to the first member's copy, and where a user gets one it is the sum.
+of such a value each copy gets an equal part, and where a user gets one it is the sum.
 
 Input: cotangents, and the types of what they belong to.
 Output: the same, as transposition or as the user has them.
@@ -12,6 +12,7 @@ Costs: an exchange of each cotangent of what does not vary, at the end and not w
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -26,12 +27,12 @@ from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Eqn
 from fnx.core.recipe import Operand, Point, Recipe
 from fnx.ops.base.linear import Linear
-from fnx.ops.elementwise.select import eq, select
-from fnx.ops.structure.basic import full, reshape, scalar, slice_axis
+from fnx.ops.elementwise.arithmetic import div
+from fnx.ops.structure.basic import reshape, scalar, slice_axis
 
 from .batching import axis_names, place_axis
-from .collectives import AxisIndex, PSum
-from .spmd import Name
+from .collectives import PSum
+from .spmd import Name, axis_size
 
 Names = frozenset[Name]
 
@@ -96,12 +97,9 @@ def _ordered(names: Iterable[Name]) -> tuple[Name, ...]:
     return tuple(sorted(names, key=str))
 
 
-def of_first(x: Array, names: Sequence[Name]) -> Array:
-    """The array in the first member along these axes, zeros in the others."""
-    for name in names:
-        first = eq(AxisIndex(name).apply()[0], scalar(0, np.dtype(np.int32)))
-        x = select(first, x, full(x.shape, 0, x.dtype))
-    return x
+def shared(ct: Array, count: int) -> Array:
+    """The part of a cotangent that each of so many copies of a value has: the same for all."""
+    return div(ct, scalar(count, ct.dtype)) if count > 1 else ct
 
 
 def moving(eqns: Iterable[Eqn]) -> Names:
@@ -119,7 +117,7 @@ def parted(cts: Sequence, avals: Sequence[ShapedArray], names: Names) -> Sequenc
     if not names:
         return cts
     return [
-        None if ct is None else of_first(ct, _ordered(names - a.vma))
+        None if ct is None else shared(ct, prod([axis_size(n) for n in names - a.vma]))
         for ct, a in zip(cts, avals, strict=True)
     ]
 

@@ -35,19 +35,40 @@ from fnx.interpreters.passes.compiled import run
 from fnx.interpreters.reverse.split_call import split_call
 from fnx.interpreters.spmd import Spmd
 from fnx.interpreters.trace import trace_closed
-from fnx.interpreters.variation import of_first
+from fnx.interpreters.variation import shared
 from fnx.ops.base.permute import Transpose
 from fnx.ops.structure.basic import (
     broadcast_axis,
     move_axis,
     reshape,
-    slice_axis,
 )
+from fnx.ops.structure.slice import Slice
 
 from .jit import Jit, has_effects
 from .member_team import Axes, Cut, Running, names_of, part_shape, whole_shape
 
 # --- parts of arrays ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OfFirst(Slice):
+    """Along an axis of members what the first has: all have it, and equal parts of its cotangent."""
+
+    axis: int = 0
+
+    @staticmethod
+    def along_axis(x: Array, k: int) -> Array:
+        """What the first member along axis k has."""
+        end = (*x.shape[:k], 1, *x.shape[k + 1 :])
+        return OfFirst((0,) * x.ndim, end, None, k)(x)
+
+    def transpose(self, cts: tuple, x: Any) -> tuple:  # type: ignore[override]
+        k, n = self.axis, x.shape[self.axis]
+        ct = shared(reshape(cts[0], x.shape[:k] + x.shape[k + 1 :]), n)
+        return (broadcast_axis(ct, n, k),)
+
+    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        return (OfFirst.along_axis(move_axis(args[0], axes[0], 0), self.axis + 1),), (0,)
 
 
 def cut_parts(x: Array, cut: Cut, axes: dict) -> Array:
@@ -95,8 +116,7 @@ def joined(x: Array, found: list, cut: Cut, axes: dict) -> Array:
     wanted = [n for names in cut for n in names]
     for n in [n for n in found if n not in wanted]:
         k = found.index(n)
-        shape = x.shape[:k] + x.shape[k + 1 :]
-        x = reshape(slice_axis(x, 0, 1, k), shape)
+        x = reshape(OfFirst.along_axis(x, k), x.shape[:k] + x.shape[k + 1 :])
         found = [m for m in found if m != n]
     for n in [n for n in wanted if n not in found]:
         x = broadcast_axis(x, axes[n], 0)
@@ -337,7 +357,7 @@ def _parts(jaxpr: Jaxpr, nonzero: tuple[bool, ...]) -> tuple[Jaxpr, Jaxpr, tuple
 def _transposed(
     jaxpr: Jaxpr, linear: tuple, nonzero: tuple, axes: Axes, ins: tuple, outs: tuple
 ) -> tuple[Jaxpr, tuple[bool, ...]]:
-    """Backwards: what went to all members comes back as a sum, what one gave goes to that one."""
+    """Backwards: what went to all members comes back as a sum, what all gave as one in equal parts."""
     back, mask = transpose_jaxpr(jaxpr, linear, nonzero)
     names = [n for n, _ in axes]
     cuts = only(mask, only(linear, ins))
@@ -346,7 +366,8 @@ def _transposed(
 
     def fn(*xs: Array) -> list[Array]:
         cts = [
-            of_first(x, [a for a in names if a not in names_of(c)]) for x, c in zip(xs[n:], seeds)
+            shared(x, prod([size for a, size in axes if a not in names_of(c)]))
+            for x, c in zip(xs[n:], seeds)
         ]
         found = eval_jaxpr(back, [*xs[:n], *cts])
         missing = [tuple([a for a in names if a not in names_of(c)]) for c in cuts]

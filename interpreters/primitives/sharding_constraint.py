@@ -60,8 +60,11 @@ class ShardingConstraint(Linear):
 
     def partition(self, grid: Any, parts: list) -> list:
         (p,) = parts
-        cut = zip(p.cut, self.cut_in(grid))
-        return [grid.lay(p, tuple([o if k in self.free else c for k, (o, c) in enumerate(cut)]))]
+        wanted = self.cut_in(grid)
+        asked = {n for names in wanted for n in names}
+        kept = [o if asked.isdisjoint(o) else () for o in p.cut]
+        cut = [o if k in self.free else c for k, (o, c) in enumerate(zip(kept, wanted))]
+        return [grid.lay(p, tuple(cut))]
 
     def wish(self, grid: Any, known: Sequence) -> list:
         return [self.cut_in(grid)]
