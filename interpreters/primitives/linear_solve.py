@@ -9,6 +9,7 @@ import numpy as np
 from fnx.core.array import ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.backend import Backend
+from fnx.core.config import checked_axes
 from fnx.core.errors import TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Jaxpr, Var, eval_jaxpr
@@ -18,6 +19,7 @@ from fnx.interpreters.batching import batch_jaxpr, place_axis
 from fnx.interpreters.jvp import jvp_jaxpr
 from fnx.interpreters.operands import check_operands, given, only
 from fnx.interpreters.passes.compiled import run
+from fnx.interpreters.variation import parted, together
 from fnx.ops.base.broadcast import typed_zeros
 from fnx.ops.elementwise.arithmetic import neg
 from fnx.ops.structure.basic import add_any
@@ -40,6 +42,7 @@ class LinearSolve(Primitive):
     name = "custom_linear_solve"
     multiple_results = True
     jaxpr_fields = ("matvec", "solve")
+    says_what_varies = True
 
     @property
     def typed_by(self) -> slice:  # type: ignore[override]
@@ -56,7 +59,7 @@ class LinearSolve(Primitive):
     def abstract(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
         parts = self.parts(avals)
         check_operands(self.name, [*parts[1], *parts[4]], self.solve.in_avals)
-        return tuple(parts[4])
+        return tuple([b.varying(x.vma) for b, x in zip(parts[4], self.solve.out_avals)])
 
     def impl(self, *values: np.ndarray) -> tuple:
         parts = self.parts([ConcreteArray(v) for v in values])
@@ -114,7 +117,11 @@ class LinearSolve(Primitive):
             transpose_solve=self.solve,
             consts=(n[2], n[3], n[0], n[1]),
         )
+        # A system that all members solve as one has one right-hand side.
+        names, avals = checked_axes.get(), self.solve.out_avals
+        full = together(full, avals, names) if names else full
         found = other(*consts[2], *consts[3], *consts[0], *consts[1], *full)
+        found = parted(found, avals, names)
         return (*(None for _ in range(sum(n))), *found)
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:

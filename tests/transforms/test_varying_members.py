@@ -256,3 +256,38 @@ def test_a_rule_that_forgets_to_sum_is_refused():
     f.defvjp(lambda w, x: (f(w, x), x), lambda x, ct: (ct * x[0], 0 * x))
     with pytest.raises(ValueError, match="bwd of f"):
         mapped(lambda x, w: fnx.grad(f)(w, x), P())(X, W)
+
+
+# --- systems of linear equations ---------------------------------------------------------------------
+
+
+def _solved(a, b):
+    """Conjugate gradients of the sum of all members' matrices, each of which knows its own."""
+    matvec = lambda v: lax.psum(a[0] @ v, XY)
+    return fnx.scipy.sparse.linalg.cg(matvec, b, tol=1e-12)[0]
+
+
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("wrap", [lambda f: f, fnx.jit])
+def test_systems_that_all_members_solve_as_one(check, wrap):
+    m = RNG.normal(size=(8, 4, 4))
+    a, b = m @ m.swapaxes(1, 2) + np.eye(4), RNG.normal(size=4)
+    loss = lambda a, b: jnp.sum(_solved(a, b) ** 2)
+    mesh = fnx.make_mesh(MESH, XY)
+    over = lambda f, out: fnx.shard_map(
+        f, mesh=mesh, in_specs=(P(XY), P()), out_specs=out, check_vma=check
+    )
+    x = np.linalg.solve(a.sum(0), b)
+    db = np.linalg.solve(a.sum(0), 2 * x)
+    da = np.broadcast_to(-np.outer(db, x), a.shape)
+    got = wrap(fnx.grad(over(loss, P()), (0, 1)))(a, b)
+    close(got[0], da, rtol=1e-8)
+    close(got[1], db, rtol=1e-8)
+    if check:
+        got = wrap(over(fnx.grad(loss, (0, 1)), (P(XY), P())))(a, b)
+        close(got[0], da, rtol=1e-8)
+        close(got[1], db, rtol=1e-8)
+        # Each member reads the one solution in its own way.
+        own = lambda a, b: lax.psum(jnp.sum(_solved(a, b) * a[0, 0]), XY)
+        got = wrap(over(fnx.grad(own, 1), P()))(a, b)
+        close(got, np.linalg.solve(a.sum(0), a[:, 0].sum(0)), rtol=1e-8)
