@@ -20,7 +20,7 @@ from fnx.core.errors import (
     ShapeError,
     TypeMismatch,
 )
-from fnx.core.interpreter import current, evaluate
+from fnx.core.interpreter import Tracer, current, evaluate
 from fnx.interpreters.batching import batch
 from fnx.interpreters.primitives.members import (
     Cut,
@@ -325,7 +325,8 @@ def _mapped(
 
     is_mesh = isinstance(whole_mesh, Mesh)
     far = is_mesh and mesh_spans(whole_mesh)
-    lie = constrained if far or (is_compiled() and not bound_axes()) else placed
+    traced = is_compiled() or any([isinstance(x, Tracer) for x in leaves])
+    lie = constrained if far or (traced and not bound_axes()) else placed
     if is_mesh and lie is constrained:
         leaves = [constrained(x, NamedSharding(whole_mesh, s)) for x, s in zip(leaves, specs)]
     member = one_member(flat, axes, leaves, ins, name_of(f), BACKEND, check)

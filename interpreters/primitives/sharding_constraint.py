@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fnx.core.array import ConcreteArray, see_placed
+from fnx.core.array import Array, ConcreteArray, see_placed
 from fnx.core.aval import ShapedArray
 from fnx.core.cost import FREE
 from fnx.core.fast_dataclasses import dataclass
@@ -40,19 +40,30 @@ class ShardingConstraint(Linear):
     def abstract(self, x: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
         return (x,)
 
-    def impl(self, x: np.ndarray) -> Any:  # type: ignore[override]
-        found = ConcreteArray(x)
+    def apply(self, *args: Array) -> tuple[Array, ...]:
+        (x,) = Linear.apply(self, *args)
+        return (self._placed(x),) if type(x) is ConcreteArray else (x,)
+
+    def __call__(self, *args: Array) -> Any:
+        return self.apply(*args)[0]
+
+    def _placed(self, x: ConcreteArray) -> ConcreteArray:
+        found = ConcreteArray(x._value, x.weak_type)
         found.placed = self.sharding
         see_placed()
         return found
+
+    def impl(self, x: np.ndarray) -> Any:  # type: ignore[override]
+        return self._placed(ConcreteArray(x))
 
     def transpose(self, cts: tuple, x: Any) -> tuple:  # type: ignore[override]
         return (self(cts[0]),)
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         # The members of a batch lie anyhow.
-        free = (0, *[k + 1 for k in self.free])
-        new = ShardingConstraint(self.sharding, ((), *self.cut), free)
+        free, spec = (0, *[k + 1 for k in self.free]), self.sharding.spec
+        sharding = self.sharding.update(spec=(None, *spec))
+        new = ShardingConstraint(sharding, ((), *self.cut), free)
         return (new(move_axis(args[0], axes[0], 0)),), (0,)
 
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
