@@ -99,6 +99,7 @@ class ConcreteArray(Array):
     __slots__ = (
         "__weakref__",
         "_value",
+        "mapped",
         "placed",
         "put_on",
         "python_number",
@@ -107,6 +108,7 @@ class ConcreteArray(Array):
     )
     written: bool
     python_number: Any  # of which a transformation made this array, see `boxed`
+    mapped: Any  # the sharding of what pmap gave, which nothing is computed by
     placed: Any  # the sharding that was asked for, if one was
     put_on: Any  # the device that it was put on, and where that was asked for
 

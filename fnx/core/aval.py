@@ -1,7 +1,8 @@
 """Abstract values: what is known of an array while it is traced."""
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -83,7 +84,7 @@ class ShapedArray:
     @property
     def manual_axis_type(self) -> "ManualAxisType":
         """Along which axes of a mesh it varies, under JAX's name."""
-        return ManualAxisType(self.vma)
+        return ManualAxisType(varying=self.vma)
 
     mat = manual_axis_type
 
@@ -148,12 +149,34 @@ class VaryingArray(ShapedArray):
         return super().__repr__()[:-1] + f", varying over {names})"
 
 
-class ManualAxisType(NamedTuple):
-    """The axes of a mesh along which an array varies between members."""
+class ManualAxisType:
+    """Along which axes of a mesh a value inside of `shard_map` varies.
 
-    varying: frozenset = frozenset()
-    unreduced: frozenset = frozenset()
-    reduced: frozenset = frozenset()
+    >>> fnx.sharding.ManualAxisType(varying={"x"}).varying
+    frozenset({'x'})
+    """
+
+    def __init__(
+        self,
+        *,
+        varying: Iterable[str] = frozenset(),
+        unreduced: Iterable[str] = frozenset(),
+        reduced: Iterable[str] = frozenset(),
+    ):
+        self.varying, self.unreduced, self.reduced = map(frozenset, (varying, unreduced, reduced))
+
+    def update(self, **changes: Any) -> "ManualAxisType":
+        """The same but for these."""
+        return ManualAxisType(**(vars(self) | changes))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ManualAxisType) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash((self.varying, self.unreduced, self.reduced))
+
+    def __repr__(self) -> str:
+        return f"ManualAxisType({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"
 
 
 def check_size(*avals: ShapedArray) -> None:

@@ -1,9 +1,9 @@
 """Names of JAX's for where arrays may be: kinds of devices, of memory, and of axes inside of shard_map."""
 
-from collections.abc import Iterable
 from enum import Enum
 from typing import Any
 
+from fnx.core.aval import ManualAxisType
 from fnx.core.fast_dataclasses import dataclass
 from fnx.process.shardings import SingleDeviceSharding
 
@@ -42,36 +42,6 @@ class AbstractDevice:
             f"AbstractDevice(device_kind={self.device_kind}, num_cores={self.num_cores}, "
             f"platform={self.platform})"
         )
-
-
-class ManualAxisType:
-    """Along which axes of a mesh a value inside of `shard_map` varies; accepted, and without effect.
-
-    >>> fnx.sharding.ManualAxisType(varying={"x"}).varying
-    frozenset({'x'})
-    """
-
-    def __init__(
-        self,
-        *,
-        varying: Iterable[str] = frozenset(),
-        unreduced: Iterable[str] = frozenset(),
-        reduced: Iterable[str] = frozenset(),
-    ):
-        self.varying, self.unreduced, self.reduced = map(frozenset, (varying, unreduced, reduced))
-
-    def update(self, **changes: Any) -> "ManualAxisType":
-        """The same but for these."""
-        return ManualAxisType(**(vars(self) | changes))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ManualAxisType) and vars(self) == vars(other)
-
-    def __hash__(self) -> int:
-        return hash((self.varying, self.unreduced, self.reduced))
-
-    def __repr__(self) -> str:
-        return f"ManualAxisType({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"
 
 
 def make_single_device_sharding(

@@ -5,11 +5,12 @@ from typing import Any
 
 from fnx.core.array import Array, as_array
 from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.core.jaxpr import Jaxpr
 from fnx.interpreters.primitives.sharding_constraint import ShardingConstraint
 from fnx.process.mesh import AbstractMesh, Mesh, PartitionSpec, get_mesh, spec_names
 from fnx.process.one_member import is_compiled
 from fnx.process.placement import placed
-from fnx.process.shardings import NamedSharding
+from fnx.process.shardings import NamedSharding, SingleDeviceSharding
 from fnx.process.spread import mesh_spans
 from fnx.pytree import operations
 
@@ -81,6 +82,14 @@ def is_cut(sharding: Any) -> bool:
 def constrained_all(xs: Sequence[Array], places: Sequence[Any]) -> list[Array]:
     """Arrays, each of which lies as its sharding says."""
     return [constrained(x, p) for x, p in zip(xs, places, strict=True)]
+
+
+def input_shardings(jaxpr: Jaxpr) -> list[Any]:
+    """How the inputs of a program are to lie: as it says, whole on its mesh, or else on one device."""
+    asked = [e for e in jaxpr.eqns if isinstance(e.prim, ShardingConstraint)]
+    first = {e.inputs[0]: e.prim.sharding for e in reversed(asked)}
+    rest = asked[0].prim.sharding.update(spec=()) if asked else SingleDeviceSharding()
+    return [first.get(v, rest) for v in jaxpr.inputs]
 
 
 def laid(tree: Any, shardings: Any) -> Any:

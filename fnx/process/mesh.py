@@ -43,7 +43,7 @@ class PartitionSpec(tuple):
     InvalidValue, a ValueError, for tuples in tuples.
 
     >>> fnx.sharding.PartitionSpec(("data",), ("x", "y"), ())
-    PartitionSpec('data', ('x', 'y'), None)
+    P('data', ('x', 'y'), None)
     """
 
     __slots__ = ()
@@ -56,7 +56,7 @@ class PartitionSpec(tuple):
         return PartitionSpec(*self, *other)
 
     def __repr__(self) -> str:
-        return f"PartitionSpec({', '.join(map(repr, self))})"
+        return f"P{super().__repr__()}"
 
     def __reduce__(self) -> tuple:
         return PartitionSpec, tuple(self)
@@ -121,6 +121,7 @@ class _AnyMesh:
     _repr_html_ = repr_html
 
     shape = property(lambda self: dict(zip(self.axis_names, self.axis_sizes)))
+    shape_tuple = property(lambda self: tuple(zip(self.axis_names, self.axis_sizes)))
     size = property(lambda self: math.prod(self.axis_sizes) if self.axis_names else 0)
     empty = property(lambda self: not self.axis_names)
     are_all_axes_auto = property(lambda self: self._all(AxisType.Auto))
@@ -157,9 +158,11 @@ class _AnyMesh:
     def _axes(self) -> tuple:
         return self.axis_names, self.axis_sizes, self.axis_types
 
-    def __repr__(self) -> str:
-        axes = ", ".join(f"{k!r}: {n}" for k, n in self.shape.items())
-        return f"{type(self).__name__}({axes})"
+    def __str__(self) -> str:
+        axes = "".join(f"{k!r}: {n}, " for k, n in self.shape.items())
+        return f"{type(self).__name__}({axes}axis_types={self.axis_types})"
+
+    __repr__ = __str__
 
 
 def _types(given: Any, names: tuple[str, ...]) -> tuple[AxisType, ...]:
@@ -180,12 +183,16 @@ class Mesh(_AnyMesh):
     InvalidValue, a ValueError, for names that are not one for each axis, or not different.
 
     >>> fnx.sharding.Mesh(fnx.devices(), ("data",))
-    Mesh('data': 1)
+    Mesh(axis_sizes=(1,), axis_names=('data',), axis_types=(Auto,))
     """
 
     def __init__(self, devices: Any, axis_names: str | Sequence[str], axis_types: Any = None):
         self.devices = np.asarray(devices, dtype=object)
         self._set_axes(self.devices.shape, axis_names, axis_types)
+
+    def __repr__(self) -> str:
+        sizes, names, types = self.axis_sizes, self.axis_names, self.axis_types
+        return f"Mesh(axis_sizes={sizes}, axis_names={names}, axis_types={types})"
 
     def __eq__(self, other: Any) -> bool:
         return super().__eq__(other) and self.devices.tolist() == other.devices.tolist()
@@ -297,7 +304,7 @@ def get_abstract_mesh() -> AbstractMesh:
     >>> with fnx.set_mesh(fnx.make_mesh((1,), ("x",))):
     ...     mesh = fnx.sharding.get_abstract_mesh()
     >>> mesh
-    AbstractMesh('x': 1)
+    AbstractMesh('x': 1, axis_types=(Auto,))
     """
     mesh = _asked()
     if mesh is None:
@@ -337,7 +344,7 @@ def make_mesh(
     """A mesh of this shape; ValueError if it needs more devices than there are.
 
     >>> fnx.make_mesh((1, 1), ("x", "y"))
-    Mesh('x': 1, 'y': 1)
+    Mesh(axis_sizes=(1, 1), axis_names=('x', 'y'), axis_types=(Auto, Auto))
     """
     found = list(devices) if devices is not None else _all_devices()
     needed = int(np.prod(axis_shapes, dtype=int))

@@ -12,7 +12,7 @@ from fnx.core.errors import InvalidValue
 from fnx.core.lazy_imports import repr_html
 from fnx.process import spread
 from fnx.process.devices import Device, devices, process_index
-from fnx.process.mesh import AbstractMesh, PartitionSpec, spec_names
+from fnx.process.mesh import AbstractMesh, Mesh, PartitionSpec, spec_names
 from fnx.process.placement import placed
 
 
@@ -86,7 +86,7 @@ class SingleDeviceSharding(Sharding):
         return hash(self.device)
 
     def __repr__(self) -> str:
-        return f"SingleDeviceSharding(device={self.device})"
+        return f"SingleDeviceSharding(device={self.device}, memory_kind={self.memory_kind})"
 
 
 class NamedSharding(Sharding):
@@ -192,7 +192,7 @@ class NamedSharding(Sharding):
         return hash((self.mesh, self.spec))
 
     def __repr__(self) -> str:
-        return f"NamedSharding({self.mesh!r}, {self.spec!r})"
+        return f"NamedSharding(mesh={self.mesh}, spec={self.spec}, memory_kind={self.memory_kind})"
 
 
 def _cuts(spec: Sequence[Any], ndim: int) -> list[tuple[str, ...]]:
@@ -202,8 +202,22 @@ def _cuts(spec: Sequence[Any], ndim: int) -> list[tuple[str, ...]]:
 
 def sharding_of(x: Array) -> Sharding:
     """How an array lies on devices, as was asked for last."""
-    place: Any = getattr(x, "placed", None)
+    place: Any = getattr(x, "placed", None) or getattr(x, "mapped", None)
     return place if hasattr(place, "spec") else SingleDeviceSharding(x.device)  # type: ignore[attr-defined]
+
+
+def mapped_over(
+    avals: Sequence, axes: Sequence[int | None], name: Any, on: Sequence | None
+) -> list:
+    """How arrays lie whose elements along these axes are on one device each: of `on`, or of all."""
+    sizes = [a.shape[k] for a, k in zip(avals, axes, strict=True) if k is not None]
+    if not sizes:
+        return [None] * len(avals)
+    name = "_internal_pmap_axis_name" if name is None else name
+    mesh = Mesh((devices() if on is None else on)[: sizes[0]], (name,))
+    before = [None if k is None else k % a.ndim for a, k in zip(avals, axes)]
+    specs = [() if k is None else (*[None] * k, name) for k in before]
+    return [NamedSharding(mesh, PartitionSpec(*spec)) for spec in specs]
 
 
 def sharding_of_aval(aval: ShapedArray) -> NamedSharding:
@@ -211,4 +225,11 @@ def sharding_of_aval(aval: ShapedArray) -> NamedSharding:
     return NamedSharding(AbstractMesh((), ()), PartitionSpec(*[None] * aval.ndim))
 
 
-__all__ = ["NamedSharding", "Sharding", "SingleDeviceSharding", "sharding_of", "sharding_of_aval"]
+__all__ = [
+    "NamedSharding",
+    "Sharding",
+    "SingleDeviceSharding",
+    "mapped_over",
+    "sharding_of",
+    "sharding_of_aval",
+]

@@ -9,7 +9,9 @@ from fnx.core.interpreter import Tracer
 from fnx.core.jaxpr import ClosedJaxpr
 from fnx.interpreters.passes.compiled import compiled
 from fnx.interpreters.passes.simplify import simplify
+from fnx.process.constraints import input_shardings
 from fnx.process.cost_analysis import cost_analysis
+from fnx.process.shardings import SingleDeviceSharding
 from fnx.pytree import operations
 from fnx.transforms.make_jaxpr import ShapeDtypeStruct, unflatten_types
 from fnx.transforms.static_args import Static
@@ -169,6 +171,23 @@ class Compiled(_Stage):
         """Bytes of arguments, results, workspace."""
         native = self.program.compiled()
         return native.memory_analysis() if hasattr(native, "memory_analysis") else None
+
+    @property
+    def input_shardings(self) -> Any:
+        """How the dynamic arguments are to lie: (positional, by name)."""
+        program, one = self.program, SingleDeviceSharding()
+        found = input_shardings(program.jaxpr)[len(program.consts) :]
+        empty = dict.fromkeys(program.empty.inputs, one)
+        return operations.tree_unflatten(self.treedef, Empty.within(empty, found))
+
+    @property
+    def output_shardings(self) -> Any:
+        """How the results lie, in their structure."""
+        program, one = self.program, SingleDeviceSharding()
+        places = getattr(program.compiled(), "places", (None,) * len(program.jaxpr.outs))
+        empty = dict.fromkeys(program.empty.outs, one)
+        found = [one if p is None else p for p in places]
+        return operations.tree_unflatten(program.structure, Empty.within(empty, found))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.static.any:

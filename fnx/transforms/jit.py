@@ -83,6 +83,9 @@ class Jitted:
         self._last: tuple[Program, ...] = ()  # without static arguments
         self._recent: dict[Fixed, tuple[Program, ...]] = {}
         self.plain = not static.any
+        self.places: Callable | None = (
+            None  # how results, a tree and their types, say that they lie
+        )
 
     def __getstate__(self) -> dict:
         """What pickles by value have (cloudpickle's): the function, and nothing of its programs."""
@@ -246,6 +249,9 @@ class Jitted:
             jaxpr, consts, treedef, structures[0], name, inline, empty, donated, backend
         )
         program.lies, program.of_mesh = lies, placement.mesh_reads[0] != reads
+        if self.places is not None and not empty.outs:
+            tree = operations.tree_unflatten(structures[0], list(jaxpr.outs))
+            program.mark(self.places(tree, jaxpr.out_avals))
         seconds = program.seconds["trace"] = time.perf_counter() - start
         if config.log_compiles.value:
             import_module("fnx.process.compile_log").tell_traced(self.fun, avals, seconds)

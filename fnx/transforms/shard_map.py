@@ -44,7 +44,7 @@ from fnx.process.mesh import (
 )
 from fnx.process.one_member import checking, is_compiled, of_all, one_member
 from fnx.process.placement import placed
-from fnx.process.shardings import NamedSharding
+from fnx.process.shardings import NamedSharding, mapped_over
 from fnx.process.spread import mesh_spans
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import check_callable, flatten_arrays, name_of, wraps
@@ -108,6 +108,8 @@ def pmap(
 
     donated = integers(donate_argnums, "donate_argnums")  # type: ignore[arg-type]
     jitted: Jitted = jit(mapped, static_argnums=static, donate_argnums=donated)
+    along = lambda out: flatten_axes(out_axes, out, "pmap out_axes")
+    jitted.places = lambda out, avals: mapped_over(avals, along(out), axis_name, devices)
 
     @wraps(fun)
     def pmap_f(*args: Any, **kwargs: Any) -> Any:
@@ -334,13 +336,11 @@ def _mapped(
         raise _untraced(name_of(f))
     if member is None:
         structures.clear()
-        exploration = config.exploration.get()
+        exploration, names = config.exploration.get(), [_names(s) for s in specs]
         over = batch if exploration is None else exploration.batch(f, "shard_map", batch)
         parts = [cut_parts(x, c, axes) for x, c in zip(leaves, ins)]
         with checking(axes, check):
-            outs, found = run_batched(
-                flat, list(axes.items()), parts, list(map(_names, specs)), over
-            )
+            outs, found = run_batched(flat, list(axes.items()), parts, names, over)
         cuts = outs_of([x.ndim - len(n) for x, n in zip(outs, found)], found)
         results = [joined(x, n, c, axes) for x, n, c in zip(outs, found, cuts, strict=True)]
     else:

@@ -208,6 +208,18 @@ class Program:
         self._warn_of_useless_donations()
         return compiled(self.jaxpr, self.backend, self.donated)
 
+    def mark(self, places: Sequence[Any]) -> None:
+        """Let results say that they lie so."""
+        build = self.build
+
+        def built(outs: Sequence[Any]) -> Any:
+            for x, place in zip(outs, places):
+                if type(x) is ConcreteArray:
+                    x.mapped = place
+            return build(outs)
+
+        self.build = built
+
     def on(self, name: str) -> Callable[[Sequence[Array]], Sequence[Array]]:
         """The same program on another backend, unless one was named for it."""
         if self.backend.name is not None:

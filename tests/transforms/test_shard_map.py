@@ -273,7 +273,8 @@ def test_meshes():
     assert m.shape == {"x": 2, "y": 2}
     assert m.size == 4
     assert m.axis_names == ("x", "y")
-    assert repr(m) == "Mesh('x': 2, 'y': 2)"
+    assert str(m) == "Mesh('x': 2, 'y': 2, axis_types=(Auto, Auto))"
+    assert repr(m) == "Mesh(axis_sizes=(2, 2), axis_names=('x', 'y'), axis_types=(Auto, Auto))"
     close(m.device_ids, [[0, 1], [2, 3]])
     with pytest.raises(ValueError, match="needs 6 devices; there are 4"):
         fnx.make_mesh((3, 2), ("x", "y"))
@@ -317,7 +318,7 @@ def test_vmap_takes_spmd_axis_name_and_axis_size():
 
 def test_axes_that_are_unconstrained_are_not_cut():
     free = P.UNCONSTRAINED
-    assert repr(P(free, "x")) == "PartitionSpec(UNCONSTRAINED, 'x')"
+    assert repr(P(free, "x")) == "P(UNCONSTRAINED, 'x')"
     assert pickle.loads(pickle.dumps(P(free)))[0] is free
     assert P(free) != P(None)
     mesh = fnx.make_mesh((1,), ("x",))
@@ -359,3 +360,72 @@ def test_indices_of_the_parts_of_devices(spec, expected):
     text = lambda s: ":" if s == slice(None) else f"{s.start}:{s.stop}"
     found = NamedSharding(mesh, P(*spec)).devices_indices_map((8, 4))
     assert [",".join(map(text, found[d])) for d in "abcd"] == expected
+
+
+# --- what is said of how arrays lie ---------------------------------------------------------------
+
+
+def test_texts_are_those_of_jax():
+    mesh = fnx.make_mesh((2, 2), ("x", "y"))
+    assert [repr(P()), str(P("x")), repr(P(None, ("x", "y")))] == [
+        "P()",
+        "P('x',)",
+        "P(None, ('x', 'y'))",
+    ]
+    text = "Mesh('x': 2, 'y': 2, axis_types=(Auto, Auto))"
+    assert str(mesh) == text
+    assert repr(mesh.abstract_mesh) == f"Abstract{text}"
+    sharding = NamedSharding(mesh, P("x"))
+    assert repr(sharding) == f"NamedSharding(mesh={text}, spec=P('x',), memory_kind=device)"
+    one = fnx.sharding.SingleDeviceSharding()
+    assert repr(one) == "SingleDeviceSharding(device=CpuDevice(id=0), memory_kind=device)"
+
+
+def test_results_of_pmap_say_that_each_device_has_its_element():
+    f = fnx.pmap(lambda x: (x, lax.psum(x, "i")), "i", out_axes=(0, 1))
+    for a, b in [f(X), f(X)]:  # traced, and at once
+        assert (a.sharding.spec, b.sharding.spec) == (P("i"), P(None, "i"))
+        assert [s.data.shape for s in b.addressable_shards] == [(6, 1)] * 4
+    assert a.sharding.mesh.shape == {"i": 4}
+    assert f(X[:2])[0].sharding.mesh.devices.tolist() == fnx.devices()[:2]
+    close(fnx.jit(lambda a: a + 1)(a) + a, 2 * X + 1)  # which changes nothing of how it is computed
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, fnx.jit])
+def test_derivatives_and_batches_of_shard_map_lie_as_its_arguments_and_results(wrap):
+    mesh = fnx.make_mesh((2, 2), ("x", "y"))
+    f = fnx.shard_map(jnp.sin, mesh=mesh, in_specs=P("x", "y"), out_specs=P("x", "y"))
+    lie = lambda *spec: NamedSharding(mesh, P(*spec))
+    g = wrap(fnx.grad(lambda x: jnp.sum(f(x))))(X)
+    close(g, np.cos(X))
+    y, t = wrap(lambda x: fnx.jvp(f, (x,), (x,)))(X)
+    close(t, X * np.cos(X))
+    assert {g.sharding, y.sharding, t.sharding} == {lie("x", "y")}
+    many = wrap(fnx.vmap(f, in_axes=1, out_axes=1))(jnp.stack([X, X], 1))
+    close(many, np.stack([np.sin(X)] * 2, 1))
+    assert many.sharding == lie("x", None, "y")
+    weak = wrap(fnx.grad(fnx.shard_map(lambda w: w * w, mesh=mesh, in_specs=P(), out_specs=P())))(
+        3.0
+    )
+    assert weak.weak_type
+    assert float(weak) == 6.0
+
+
+def test_batches_of_what_is_cut_along_the_whole_mesh():
+    mesh = fnx.make_mesh((2, 2), ("x", "y"))
+    f = fnx.shard_map(lambda x: 2 * x, mesh=mesh, in_specs=P("y"), out_specs=P(("x", "y")))
+    close(fnx.jit(fnx.vmap(f))(np.stack([X, X])), np.stack([np.concatenate([2 * X, 2 * X])] * 2))
+
+
+def test_compiled_programs_say_how_arrays_lie():
+    mesh = fnx.make_mesh((2, 2), ("x", "y"))
+    lie = lambda *spec: NamedSharding(mesh, P(*spec))
+    f = fnx.jit(
+        lambda x, *, w: {"a": x * 2, "b": x.sum()}, in_shardings=lie("x"), out_shardings=lie()
+    )
+    made = f.lower(X, w=X).compile()
+    assert made.input_shardings == ((lie("x"),), {"w": lie()})
+    assert made.output_shardings == {"a": lie(), "b": lie()}
+    one = fnx.sharding.SingleDeviceSharding()
+    plain = fnx.jit(lambda x, k: (x, k), static_argnums=1).lower(X, 3).compile()
+    assert (plain.input_shardings, plain.output_shardings) == (((one,), {}), (one, one))
