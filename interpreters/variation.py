@@ -24,7 +24,7 @@ from fnx.core.config import checked_axes
 from fnx.core.cost import SELECTION
 from fnx.core.errors import TangentMismatch
 from fnx.core.fast_dataclasses import dataclass
-from fnx.core.jaxpr import Eqn
+from fnx.core.jaxpr import Eqn, eval_jaxpr
 from fnx.core.recipe import Operand, Point, Recipe
 from fnx.ops.base.linear import Linear
 from fnx.ops.elementwise.arithmetic import div
@@ -32,7 +32,9 @@ from fnx.ops.structure.basic import reshape, scalar, slice_axis
 
 from .batching import axis_names, place_axis
 from .collectives import PSum
+from .operands import given, only, spread
 from .spmd import Name, axis_size
+from .trace import trace
 
 Names = frozenset[Name]
 
@@ -146,32 +148,75 @@ def pulled(
     return together(pull(parted(cts, outs, names)), ins, names)
 
 
-def transposed_by(
-    rule: Callable, results: Callable[[], int], outs: Sequence[ShapedArray],
+def rules_of_members(
+    fwd: Callable, bwd: Callable, results: Callable[[], int], outs: Sequence[ShapedArray],
     ins: Sequence[ShapedArray], names: Names, what: str,
-) -> Callable:  # fmt: skip
-    """A user's rule for cotangents of `outs`, after residuals, as one for those of all members' copies."""
+) -> tuple[Callable, Callable]:  # fmt: skip
+    """A user's two rules, as `bwd` is one of cotangents of all members' copies, along `names`.
 
-    def of_copies(*values: Any) -> list:
+    Types say along which axes values vary in the rules, too, wherever these are called.
+    """
+    checked, kept = checked_axes.get(), []
+
+    def forward(*values: Any) -> list:
+        types = [*[a.vma for a in ins], *[Names()] * (len(values) - len(ins))]
+        found, kept[:] = _checked(fwd, values, types, checked)
+        return found
+
+    def backward(*values: Any) -> list:
         n = len(values) - results()
-        found = rule(*values[:n], *together(values[n:], outs, names))
-        check_variations(found, ins, what)
+        cts = together(values[n:], outs, names)
+        types = [*kept[len(outs) :], *[a.vma for a in outs]]
+        found, vary = _checked(bwd, (*values[:n], *cts), types, checked)
+        check_variations(vary, found, ins, what)
         return list(parted(found, ins, names))
 
-    return of_copies
+    return forward, backward
 
 
-def check_variations(cts: Sequence, avals: Sequence[ShapedArray], what: str) -> None:
+def _checked(
+    fn: Callable, values: Sequence, types: Sequence[Names], checked: Names
+) -> tuple[list, list[Names]]:
+    """Results of a function, where types say along which axes values vary; and along which these do."""
+    if checked_axes.get() >= checked:
+        outs = list(fn(*values))
+        return outs, [Names() if x is None else x.aval.vma for x in outs]
+    mask, made = given(values), []
+
+    def run(*xs: Array) -> list[Array]:
+        outs = fn(*spread(mask, xs))
+        made[:] = given(outs)
+        return only(made, outs)
+
+    xs = only(mask, values)
+    avals = [x.aval.varying(names) for x, names in zip(xs, only(mask, types), strict=True)]
+    token = checked_axes.set(checked)
+    try:
+        jaxpr, consts = trace(run, avals, what="a rule")
+    finally:
+        checked_axes.reset(token)
+    outs = eval_jaxpr(jaxpr, [*consts, *xs])
+    return list(spread(made, outs)), list(spread(made, [a.vma for a in jaxpr.out_avals], Names()))
+
+
+def check_variations(
+    vary: Sequence[Names], cts: Sequence, avals: Sequence[ShapedArray], what: str
+) -> None:
     """Raise for cotangents that vary along axes of the mesh along which what they belong to does not."""
-    if not checked_axes.get():
-        return
-    for ct, aval in zip(cts, avals, strict=True):
-        if ct is not None and not ct.aval.vma <= aval.vma:
+    for names, ct, aval in zip(vary, cts, avals, strict=True):
+        if ct is not None and not names <= aval.vma:
             raise TangentMismatch(
-                f"{what} varies along the mesh axes {said(ct.aval.vma)}, but belongs to what varies along "
+                f"{what} varies along the mesh axes {said(names)}, but belongs to what varies along "
                 f"{said(aval.vma)}; sum it over the members (psum), or let that vary, too, with "
                 "lax.pcast(x, names, to='varying')"
             )
+
+
+def check_cotangents(cts: Sequence, avals: Sequence[ShapedArray], what: str) -> None:
+    """The same, of cotangents whose types say how they vary."""
+    if checked_axes.get():
+        vary = [Names() if ct is None else ct.aval.vma for ct in cts]
+        check_variations(vary, cts, avals, what)
 
 
 def along(aval: ShapedArray) -> Names:

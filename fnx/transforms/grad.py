@@ -14,7 +14,7 @@ from fnx.core.jaxpr import eval_jaxpr
 from fnx.core.primitive import Undefined
 from fnx.interpreters import jvp as jvp_
 from fnx.interpreters import linearize as linearize_
-from fnx.interpreters.variation import check_variations, like, pulled
+from fnx.interpreters.variation import check_cotangents, like, pulled
 from fnx.ops.base.broadcast import typed_zeros
 from fnx.ops.elementwise.convert import ConvertElementType
 from fnx.ops.structure.basic import zeros
@@ -247,7 +247,7 @@ class _Pull(_Linear):
             )
         what = "the cotangent of a vjp"
         cts = [check_like(c, a, what, own=True) for c, a in zip(cts, types.outs)]
-        check_variations(cts, types.outs, what)
+        check_cotangents(cts, types.outs, what)
         back = pulled(self.tape.pull, cts, types.outs, types.inputs, self.tape.eqns)
         grads = [_filled(g, a) for g, a in zip(back, types.inputs, strict=True)]
         return operations.tree_unflatten(types.treedef, grads)

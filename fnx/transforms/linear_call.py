@@ -12,7 +12,7 @@ from fnx.core.primitive import Undefined
 from fnx.interpreters import linearize as linearize_
 from fnx.interpreters.primitives.linear_call import LinearCall
 from fnx.interpreters.trace import trace
-from fnx.interpreters.variation import check_variations, pulled
+from fnx.interpreters.variation import check_cotangents, pulled
 from fnx.ops.base.broadcast import typed_zeros
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import aval_like, check_callable, flat_function, flatten_arrays, name_of
@@ -130,7 +130,7 @@ class _Transposed:
             raise TypeMismatch(f"{what} has the structure {structure}; {expected}")
         given = [check_like(c, a, what, False) for c, a in zip(cts, of.jaxpr.out_avals)]
         args = [*self.consts, *map(Undefined, of.inputs)]
-        check_variations(given, of.jaxpr.out_avals, what)
+        check_cotangents(given, of.jaxpr.out_avals, what)
 
         def pull(cts: Sequence) -> Sequence:
             return linearize_.backward_jaxpr(of.jaxpr, args, cts)[len(self.consts) :]

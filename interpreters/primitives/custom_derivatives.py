@@ -28,7 +28,7 @@ from fnx.interpreters.operands import check_operands, given, only, spread, undef
 from fnx.interpreters.passes.compiled import run
 from fnx.interpreters.spmd import Spmd
 from fnx.interpreters.trace import Stage, trace
-from fnx.interpreters.variation import moving, transposed_by
+from fnx.interpreters.variation import moving, rules_of_members
 from fnx.interpreters.wrapped_fun import WrappedFun
 from fnx.ops.base.broadcast import typed_zeros
 from fnx.ops.elementwise.arithmetic import stop_gradient
@@ -387,8 +387,9 @@ class CustomVJP(CustomRule):
         if self.jaxpr is not None:
             names &= moving(self.jaxpr.eqns).union(*[a.vma for a in (*ins, *outs)])
         what = f"a cotangent that bwd of {self.of} gives"
-        bwd = transposed_by(self.bwd, self.results, tuple(outs), tuple(ins), names, what)
-        return replace(self, bwd=bwd, members=names)
+        rules = self.fwd, self.bwd, self.results, tuple(outs), tuple(ins)
+        fwd, bwd = rules_of_members(*rules, names, what)
+        return replace(self, fwd=fwd, bwd=bwd, members=names)
 
     def linearize(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:  # type: ignore
         self.check_consts(tangents)

@@ -248,6 +248,25 @@ def test_rules_of_replicated_results_around(wrap):
     close(dx, 4 * W**4 * s * X)
 
 
+@pytest.mark.parametrize("wrap", [lambda f: f, fnx.jit])
+def test_rules_may_ask_how_values_vary(wrap):
+    """As those do that sum a cotangent where it varies more than the operand, within and around."""
+
+    @fnx.custom_vjp
+    def double(w):
+        return 2 * lax.pcast(w, XY, to="varying")
+
+    def bwd(w, ct):
+        more = fnx.typeof(ct).vma - fnx.typeof(w).vma
+        return (lax.psum(3 * ct, tuple(more)) if more else ct,)
+
+    double.defvjp(lambda w: (double(w), w), bwd)
+    loss = lambda x, w: lax.psum(jnp.sum(double(w) * x), XY)
+    close(wrap(fnx.grad(mapped(loss, P()), 1))(X, W), 3 * X.sum())
+    close(wrap(mapped(fnx.grad(loss, 1), P()))(X, W), 3 * X.sum())
+    close(wrap(fnx.vmap(fnx.grad(mapped(loss, P()), 1)))(X[None], W + X[:1]), 3 * X.sum()[None])
+
+
 def test_a_rule_that_forgets_to_sum_is_refused():
     @fnx.custom_vjp
     def f(w, x):
