@@ -150,10 +150,11 @@ def carry_error(
     """Raise unless structure and types of the carry that a body returns are those that it got."""
     if treedef != out:
         found = operations.tree_unflatten(out, [0] * out.num_leaves)
+        forgot = " Is a `return` missing?" if found is None else ""
         raise TypeMismatch(
-            f"{what} got a carry of structure {treedef} and returned one of structure {out}"
+            f"{what} got as carry {operations.shown(treedef)} and returned {operations.shown(out)}"
             f"{operations.describe_difference(init, found)}. Expected the same structure: return all parts "
-            "of the carry, updated or not, in the same containers."
+            f"of the carry, updated or not, in the same containers.{forgot}"
         )
     paths = [operations.keystr(p) for p, _ in operations.tree_leaves_with_path(init)]
     bad = [

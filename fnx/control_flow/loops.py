@@ -190,8 +190,8 @@ def _pair(structure: Any, what: str) -> tuple[Any, Any]:
     parts = operations.treedef_children(structure)
     if structure.type is not tuple or len(parts) != 2:
         raise TypeMismatch(
-            f"{what} returned {structure}; expected a pair: the next carry, and what is stacked (None "
-            "if nothing is)"
+            f"{what} returned {operations.shown(structure)}; expected a pair: the next carry, and what is "
+            "stacked (None if nothing is)"
         )
     return parts[0], parts[1]
 

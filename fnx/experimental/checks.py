@@ -11,7 +11,7 @@ from fnx import numpy
 from fnx.core.array import ConcreteArray, as_array, boxed
 from fnx.core.aval import ShapedArray
 from fnx.core.dtypes import canonical
-from fnx.core.errors import FnxError, InvalidValue, TypeMismatch
+from fnx.core.errors import FnxError, InvalidValue, TypeMismatch, entrance
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Call, Host, Operand, Recipe
@@ -115,6 +115,7 @@ class Error:
         text = self.get()
         return None if text is None else CheckError(text)
 
+    @entrance
     def throw(self) -> None:
         """Raise CheckError (a ValueError) if a check failed."""
         error = self.get_exception()

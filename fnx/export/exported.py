@@ -134,8 +134,8 @@ class Exported:
         leaves, treedef = operations.tree_flatten((args, kwargs))
         if treedef != self.in_tree:
             raise InvalidValue(
-                f"the exported function {self.fun_name} was called with arguments of structure {treedef}; "
-                f"expected {self.in_tree}"
+                f"the exported function {self.fun_name} was called with the arguments "
+                f"{operations.shown(treedef)}; expected {operations.shown(self.in_tree)}"
             )
         arrays = [x if getattr(x, "dtype", None) == dtypes.float0 else _array(x) for x in leaves]
         sizes = self._sizes(arrays)

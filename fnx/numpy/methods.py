@@ -9,7 +9,7 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray, is_array_like
 from fnx.core.buffer import Buffer
-from fnx.core.errors import ConcretizationTypeError, InvalidValue, TypeMismatch
+from fnx.core.errors import ConcretizationTypeError, InvalidValue, TypeMismatch, entrance
 from fnx.core.interpreter import Tracer
 from fnx.numpy.algebra import products
 from fnx.numpy.arrays import creation, indexing, protocols
@@ -137,6 +137,7 @@ def _item(self, *args):
     return _numbers(self, "item()").item(*args)
 
 
+@entrance
 def _iter(self) -> Iterator[Array]:
     if self.ndim == 0:
         raise TypeMismatch("iteration over an array of rank 0")
@@ -145,12 +146,14 @@ def _iter(self) -> Iterator[Array]:
     return iter(joining.unstack(self)) if self.shape[0] else iter(())
 
 
+@entrance
 def _contains(self, value) -> bool:
     if not is_array_like(value):
         raise TypeMismatch(f"{value!r:.40} in an array; expected a number to look for")
     return bool(reduce.any(ufuncs.equal(self, value)))
 
 
+@entrance
 def _setitem(self, index, value):
     raise TypeMismatch(
         f"arrays are immutable: x[{index!r:.30}] = y is not possible. Use x = x.at[{index!r:.30}].set(y), "
@@ -186,6 +189,7 @@ def _cannot(name: str) -> Callable:
     return method
 
 
+@entrance
 def _matmul(self, other):
     if not _multiplies(other):
         return NotImplemented
@@ -206,6 +210,7 @@ def _multiplies(other: Any) -> bool:
     )
 
 
+@entrance
 def _rmatmul(self, other):
     if not _multiplies(other):
         return NotImplemented

@@ -38,8 +38,9 @@ def _closed(fun: Callable, treedef: Any, avals: list, what: str, aux: list | Non
         leaves, structure = flatten_arrays(out, f"results of {what}")
         if structure != treedef or any(x.shape != a.shape for x, a in zip(leaves, avals)):
             raise (ShapeError if structure == treedef else TypeMismatch)(
-                f"{what} returned {[x.aval.str_short() for x in leaves]} in {structure}; expected the "
-                f"types of its argument, {[a.str_short() for a in avals]} in {treedef}"
+                f"{what} returned {[x.aval.str_short() for x in leaves]} in "
+                f"{operations.shown(structure)}; expected the types of its argument, "
+                f"{[a.str_short() for a in avals]} in {operations.shown(treedef)}"
             )
         return [*leaves, *arrays] if aux is not None else leaves
 

@@ -19,7 +19,7 @@ import numpy as np
 from fnx.core import config
 from fnx.core.array import Array, as_array, is_array_like
 from fnx.core.buffer import Buffer
-from fnx.core.errors import InvalidValue, TypeMismatch, hide_frames
+from fnx.core.errors import InvalidValue, TypeMismatch, entrance, hide_frames
 from fnx.core.interpreter import current, evaluate
 from fnx.core.lazy_imports import repr_html
 from fnx.interpreters.rewrite import counted
@@ -93,33 +93,33 @@ class Jitted:
         return self if instance is None else partial(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        fixed: Fixed = ()
-        if self.plain:
-            last = self._last
-        else:
-            given = args, kwargs
-            args, kwargs, fixed = self.static.split(args, kwargs)
-            last = self._recent.get(fixed, ())
-        if last and current.get() is evaluate and not overridden.get():
-            for program in last:
-                try:
-                    leaves = program.take(args, kwargs)
-                except KeyError:
-                    continue
-                if leaves is not None:
-                    try:
-                        outs = program.run(leaves)
-                    except KeyboardInterrupt as error:
-                        from fnx.lowering.cpu.loader.progress import interrupted
-
-                        interrupted(error, program.jaxpr)
-                        raise
-                    if outs is not NotImplemented:
-                        return program.build(outs)
-        if config.disable_jit.value:
-            args, kwargs = (args, kwargs) if self.plain else given
-            return self.fun(*args, **kwargs)
         try:
+            fixed: Fixed = ()
+            if self.plain:
+                last = self._last
+            else:
+                given = args, kwargs
+                args, kwargs, fixed = self.static.split(args, kwargs)
+                last = self._recent.get(fixed, ())
+            if last and current.get() is evaluate and not overridden.get():
+                for program in last:
+                    try:
+                        leaves = program.take(args, kwargs)
+                    except KeyError:
+                        continue
+                    if leaves is not None:
+                        try:
+                            outs = program.run(leaves)
+                        except KeyboardInterrupt as error:
+                            from fnx.lowering.cpu.loader.progress import interrupted
+
+                            interrupted(error, program.jaxpr)
+                            raise
+                        if outs is not NotImplemented:
+                            return program.build(outs)
+            if config.disable_jit.value:
+                args, kwargs = (args, kwargs) if self.plain else given
+                return self.fun(*args, **kwargs)
             return self._call(args, kwargs, fixed)
         except Exception as error:
             hide_frames(error)
@@ -346,6 +346,7 @@ def _backend_of(device: Any, backend: str | None) -> str | None:
     return "cuda" if platform == "gpu" else None
 
 
+@entrance
 def jit(
     fun: Callable | None = None,
     /,

@@ -19,6 +19,7 @@ from fnx.core.errors import (
     InvalidValue,
     ShapeError,
     TypeMismatch,
+    entrance,
 )
 from fnx.core.interpreter import current, evaluate
 from fnx.interpreters.batching import batch
@@ -109,6 +110,7 @@ def pmap(
     donated = integers(donate_argnums, "donate_argnums")  # type: ignore[arg-type]
     jitted: Jitted = jit(mapped, static_argnums=static, donate_argnums=donated)
 
+    @entrance
     @wraps(fun)
     def pmap_f(*args: Any, **kwargs: Any) -> Any:
         return jitted(*args, **kwargs)
@@ -383,7 +385,7 @@ def _flatten_specs(specs: Any, tree: Any, what: str) -> list[PartitionSpec]:
     except ValueError as error:
         raise InvalidValue(
             f"shard_map {what} must be a pytree prefix of what it describes: {specs!r} does not fit "
-            f"{operations.tree_structure(tree)}"
+            f"{operations.shown(operations.tree_structure(tree))}"
         ) from error
     for spec in found:
         if sum(map(len, spec_names(spec))) > len(_names(spec)):

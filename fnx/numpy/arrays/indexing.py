@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core.array import Array, ConcreteArray, unless_placed, when_placed
+from fnx.core.errors import FnxError, hide_frames
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import current, evaluate
 from fnx.numpy.arrays.index_plan import BadIndex, BadIndexType, Plan, plan
@@ -45,8 +46,12 @@ def getitem(x: Array, index: Any) -> Array:
         found = _eager(x, index)
         if found is not None:
             return found
-    refuse_lists(index)
-    return read(x, plan(x.shape, index))
+    try:
+        refuse_lists(index)
+        return read(x, plan(x.shape, index))
+    except FnxError as error:
+        hide_frames(error)
+        raise
 
 
 def _eager(x: ConcreteArray, index: Any) -> ConcreteArray | None:

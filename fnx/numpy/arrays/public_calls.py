@@ -38,6 +38,7 @@ def retelling(fun: Callable, module: str) -> Callable:
             raise
         except _RETOLD as error:
             if not _is_inner(error):
+                hide_frames(error)
                 raise
             raise _retold(fun, args, kwargs, error) from error
 
