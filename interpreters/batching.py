@@ -76,7 +76,7 @@ class Batch(Interpreter):
             return self.parent.process(prim, args)
         token = set_current[self.parent]
         mapped = before = None
-        if self.records and touched:
+        if touched and (self.records or getattr(prim, "jaxpr_fields", ())):
             source = user_source()
             if source is not None:
                 at = [(v.aval.shape, k) for v, k in zip(values, axes) if k is not None]

@@ -121,7 +121,6 @@ CALLS = {
     "partial": lambda: lax.scan(functools.partial(_of_one, 1.0), 0.0, ones(3)),
     "public": lambda: lax.fori_loop(0, _of_one),
     "public name": lambda: jnp.sum(ones(3), axes=0),
-    "recursion": lambda: _forever(1.0),
 }
 
 
@@ -138,6 +137,12 @@ def test_mistakes_in_calls_show_the_users_frames_alone(call):
     assert "During handling" not in shown
     if caught.value.__cause__ is not None:
         assert _files_of(caught.value.__cause__) == set()
+
+
+def test_functions_that_call_themselves_are_shown_without_what_calls_them():
+    with pytest.raises(RecursionError) as caught:
+        _forever(1.0)
+    assert not any(map(is_internal, _files_of(caught.value)))
 
 
 def test_what_a_user_caught_before_stays_in_sight():
