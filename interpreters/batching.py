@@ -57,6 +57,7 @@ class Batch(Interpreter):
         self.parent: Interpreter = parent
         self.size = size
         self.axis_name = axis_name_of(size)
+        self.devices = (self.axis_name or "<devices>") if are_devices(size) else None
         # A rule that makes one goes on for the vmap that asked it.
         asked = origin.get()
         self.source = asked.mapped[0].source if asked and asked.mapped else user_source()
@@ -80,7 +81,7 @@ class Batch(Interpreter):
             source = user_source()
             if source is not None:
                 at = [(v.aval.shape, k) for v, k in zip(values, axes) if k is not None]
-                mapped = Mapped(self.source, at)
+                mapped = Mapped(self.source, at, self.devices)
                 before = set_origin[source.within(mapped)]
         try:
             outs, out_axes = prim.batch(self.size, tuple(values), tuple(axes))

@@ -15,7 +15,7 @@ from fnx.core.errors import FnxError, InvalidValue, TypeMismatch, entrance
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Call, Host, Operand, Recipe
-from fnx.core.source import at_line, members_at, user_source
+from fnx.core.source import Mapped, at_line, members_at, numbered, user_source
 from fnx.interpreters.primitives.cond import Cond
 from fnx.ops.base.compose import Program
 from fnx.ops.elementwise.convert import ConvertElementType
@@ -69,11 +69,9 @@ class Site:
             )
             rest = ", ".join(map(str, args[1:])) if self.operands else ""
             lines.append(", ".join(filter(None, [first, f"of operands {rest}" if rest else ""])))
-            lines += [f"in {m}" for m in members_at(self.members, index)]
+            lines += members_at(self.members, index)
         vmaps = arrays[count : count + len(self.vmaps)]
-        lines += [
-            f"in member {int(k)} of {vmap}" for k, vmap in zip(vmaps, self.vmaps, strict=True)
-        ]
+        lines += [numbered(m, int(k)) for k, m in zip(vmaps, self.vmaps, strict=True)]
         places = zip(arrays[count + len(vmaps) :], self.loops, strict=True)
         lines += [f"in iteration {int(k)} of {loop}" for k, loop in reversed(list(places))]
         return "\n  ".join(filter(None, lines))
@@ -171,8 +169,8 @@ class Check(Primitive):
         at = jnp.argmin(args[0])
         values = [x if k is None else x[at] for x, k in zip(args[1:], axes[1:])]
         source = user_source()
-        what = str(source.mapped[0]) if source is not None and source.mapped else "vmap"
-        check = replace(self, site=replace(self.site, vmaps=(*self.site.vmaps, what)))
+        mapped = source.mapped[0] if source is not None and source.mapped else Mapped(None, [])
+        check = replace(self, site=replace(self.site, vmaps=(*self.site.vmaps, str(mapped))))
         return check.apply(jnp.all(args[0]), *values, at), ()
 
     def lower(self, *operands: Operand) -> Recipe:

@@ -217,8 +217,9 @@ def _look_at_index(prim: Primitive, source: Source | None, args: Sequence[Array]
         if len(wrong):
             at = tuple(map(int, wrong[0]))
             place = f", the first at {list(at)} of {list(k.shape)}" if k.shape else ""
+            counted = ", counted from the first element," if k[at] < 0 else ""  # -6 of 5 is -1
             error = OutOfBounds(
-                f"the operation {prim.name} has index {k[at]} out of bounds for axis {axis} of "
+                f"the operation {prim.name} has index {k[at]}{counted} out of bounds for axis {axis} of "
                 f"{args[0].aval.str_short()}{place}. Expected 0 to {most}."
                 + _where(prim.name, source, _members_of_index(prim, source, args, at))
             )
@@ -310,7 +311,7 @@ def _members(source: Source | None, at: tuple[Array, tuple[int, ...]] | None) ->
 
 def _listed(source: Source | None, shape: tuple[int, ...], index: Sequence[int]) -> str:
     found = members_at(members_of(source, shape), [int(k) for k in index])
-    return "".join([f"\n  in {member}" for member in found])
+    return "".join([f"\n  {member}" for member in found])
 
 
 def _members_of_index(

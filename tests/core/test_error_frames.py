@@ -139,6 +139,22 @@ def test_mistakes_in_calls_show_the_users_frames_alone(call):
         assert _files_of(caught.value.__cause__) == set()
 
 
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: jnp.fft.ifft(ones(3), axis=5), "ifft"),
+        (lambda: jnp.cumsum(ones(3), axis=5), "cumsum"),
+        (lambda: ones(3).argmax(axis=5), "argmax"),
+        (lambda: ones(3).at[0, 0].add(1.0), "add"),
+        (lambda: jnp.quantile(ones(3), 0.5, axis=5), "quantile"),
+    ],
+)
+def test_the_public_function_is_named_whatever_made_it(call, name):
+    with pytest.raises((ValueError, IndexError)) as caught:
+        call()
+    assert str(caught.value).endswith(f", in {name}")
+
+
 def test_functions_that_call_themselves_are_shown_without_what_calls_them():
     with pytest.raises(RecursionError) as caught:
         _forever(1.0)
