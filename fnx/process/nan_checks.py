@@ -26,6 +26,7 @@ from fnx.interpreters.batching import BatchTracer
 from fnx.interpreters.jvp import JVPTracer
 from fnx.ops.structure.dynamic_slice import DynamicSlice, DynamicSliceAdd, DynamicUpdateSlice
 from fnx.ops.structure.gather import AnyScatter, Gather
+from fnx.process.traced_infinities import TracedInfinities, number_of_infinity
 from fnx.process.watched import Infinities, Numbered, number_of, run_watched, running
 from fnx.pytree.operations import tree_leaves
 
@@ -74,6 +75,9 @@ def _found(what: str, prim: Primitive, args: tuple, outs: tuple, said: str = "")
                 number = number_of(run_watched(prim, args, Numbered()))
                 if number:
                     run_watched(prim, args, _numbered(number))
+            if what == "infinity":
+                if number := number_of_infinity(run_watched(prim, args, TracedInfinities())):
+                    run_watched(prim, args, TracedInfinities(number, _infinity_found))
             run_watched(prim, args, _look)
             run_watched(prim, args, _look_at_numbers)
     except NanFound as inner:
@@ -94,6 +98,11 @@ def _numbered(number: int) -> Numbered:
 
     look = Numbered(number, found)
     return look
+
+
+_infinity_found: Callable = lambda prim, source, args, outs, written, at: _blame(
+    "infinity", prim.name, source, args, outs, _EXPECTED, at
+)
 
 
 def _here(name: str, what: str, outs: Sequence[Array]) -> str:
