@@ -15,6 +15,7 @@ from fnx.core.errors import (
 )
 from fnx.core.interpreter import Interpreter, Tracer, current, evaluate
 from fnx.core.jaxpr import Jaxpr
+from fnx.core.source import brief
 from fnx.interpreters.rewrite import counted
 from fnx.interpreters.spmd import bound_axes
 from fnx.interpreters.trace import trace
@@ -107,7 +108,7 @@ def trace_body(
     """The jaxpr of a function, which `owner` (the user's function in it) remembers."""
     owner = owner or fun
     if not callable(owner):
-        raise TypeMismatch(f"{what} must be a function, not {owner!r:.60}")
+        raise TypeMismatch(f"{what} must be a function, not {brief(owner)}")
     key = (treedef, tuple(avals), what, config.of_traces(), *bound_axes().items())
     plain = _is_remembered(owner)
     around = _surroundings(owner) if plain else []

@@ -53,6 +53,15 @@ def name_of(fun: Callable) -> str:
     return name if name and isinstance(name, str) else type(fun).__name__
 
 
+def brief(x: Any, most: int = 60) -> str:
+    """What messages show of a user's object, which may have a long text for it, or none."""
+    try:
+        text = repr(x)
+    except Exception:
+        return f"<{type(x).__name__}, whose repr fails>"
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
 def cell_of(code: CodeType) -> str:
     """What IPython calls the cell of a notebook that code is from: "Cell In[3]"; "" for other code."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()

@@ -10,6 +10,7 @@ from fnx.core.array import Array, as_array, is_array_like
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, MissingRule, TypeMismatch
 from fnx.core.jaxpr import Jaxpr, check_jaxpr
+from fnx.core.source import brief
 from fnx.export import encoding, templates, trees
 from fnx.export.dimensions import Dim, SymbolicScope, number_at, parse_size, solve
 from fnx.export.files import VERSION, damaged, pack, unpack
@@ -231,7 +232,7 @@ class Exported:
 def _array(x: Any) -> Array:
     if not is_array_like(x):
         raise TypeMismatch(
-            f"an argument of an exported function is no array: {type(x).__name__} {x!r:.60}"
+            f"an argument of an exported function is no array: {type(x).__name__} {brief(x)}"
         )
     return as_array(x)
 

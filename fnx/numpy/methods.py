@@ -11,6 +11,7 @@ from fnx.core.array import Array, ConcreteArray, is_array_like
 from fnx.core.buffer import Buffer
 from fnx.core.errors import ConcretizationTypeError, InvalidValue, TypeMismatch, entrance
 from fnx.core.interpreter import Tracer
+from fnx.core.source import brief
 from fnx.numpy.algebra import products
 from fnx.numpy.arrays import creation, indexing, protocols
 from fnx.numpy.arrays.public_calls import retelling
@@ -149,15 +150,16 @@ def _iter(self) -> Iterator[Array]:
 @entrance
 def _contains(self, value) -> bool:
     if not is_array_like(value):
-        raise TypeMismatch(f"{value!r:.40} in an array; expected a number to look for")
+        raise TypeMismatch(f"{brief(value, 40)} in an array; expected a number to look for")
     return bool(reduce.any(ufuncs.equal(self, value)))
 
 
 @entrance
 def _setitem(self, index, value):
+    place = brief(index, 30)
     raise TypeMismatch(
-        f"arrays are immutable: x[{index!r:.30}] = y is not possible. Use x = x.at[{index!r:.30}].set(y), "
-        "or .add, .multiply, .min, .max"
+        f"arrays are immutable: x[{place}] = y is not possible. Use x = x.at[{place}].set(y), or .add, "
+        ".multiply, .min, .max"
     )
 
 
@@ -202,7 +204,7 @@ def _multiplies(other: Any) -> bool:
         other, (str, bytes, list, tuple, dict, set, bool, int, float, complex, type(None))
     ):
         raise TypeMismatch(
-            f"matmul of an array and a {type(other).__name__}: {other!r:.60}; expected an array. Make an "
+            f"matmul of an array and a {type(other).__name__}: {brief(other)}; expected an array. Make an "
             "array of it first: jnp.asarray(...), or multiply with *"
         )
     return issubclass(type(other), (Array, np.ndarray, np.generic)) or hasattr(

@@ -9,6 +9,7 @@ from fnx.core import config
 from fnx.core.array import Array, ConcreteArray, any_placed, install, when_placed
 from fnx.core.errors import FnxError, TypeMismatch, entrance, hide_frames
 from fnx.core.interpreter import current, evaluate
+from fnx.core.source import brief
 from fnx.numpy.arrays.util import constant, quiet
 from fnx.numpy.elementwise import ufuncs
 from fnx.ops.elementwise import arithmetic as ops
@@ -35,7 +36,7 @@ def _slow(fn: Callable, swap: bool, x: Any, y: Any) -> Any:
     if _unknown(y):
         if type(y) in _REFUSED and (type(y) in _LISTS or fn not in _EQUALITY):
             raise TypeMismatch(
-                f"{fn.__name__} of an array and a {type(y).__name__}: {y!r:.60}; expected an array or a "
+                f"{fn.__name__} of an array and a {type(y).__name__}: {brief(y)}; expected an array or a "
                 "number. Make an array of it first: jnp.asarray(...)"
             )
         return NotImplemented

@@ -6,6 +6,7 @@ from typing import Any
 from fnx.core.array import Array, as_array
 from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.jaxpr import Jaxpr, eval_jaxpr
+from fnx.core.source import brief
 from fnx.interpreters.linearize import transpose_jaxpr
 from fnx.interpreters.primitives.linear_solve import LinearSolve
 from fnx.interpreters.trace import trace
@@ -27,7 +28,7 @@ Tree = Any
 def _closed(fun: Callable, treedef: Any, avals: list, what: str, aux: list | None = None) -> tuple:
     """A function of trees of one structure as a jaxpr, and what it closed over."""
     if not callable(fun):
-        raise TypeMismatch(f"{what} must be a function, not {fun!r:.60}")
+        raise TypeMismatch(f"{what} must be a function, not {brief(fun)}")
 
     def flat(*xs: Array) -> list[Array]:
         out = fun(treedef.unflatten(xs))

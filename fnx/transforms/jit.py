@@ -22,6 +22,7 @@ from fnx.core.buffer import Buffer
 from fnx.core.errors import InvalidValue, TypeMismatch, entrance, hide_frames
 from fnx.core.interpreter import current, evaluate
 from fnx.core.lazy_imports import repr_html
+from fnx.core.source import brief
 from fnx.interpreters.rewrite import counted
 from fnx.interpreters.spmd import bound_axes
 from fnx.interpreters.trace import CapturedRefs, trace
@@ -194,8 +195,8 @@ class Jitted:
             if not is_array_like(x):
                 raise TypeMismatch(
                     f"an argument of the jitted function {name_of(self.fun)} is not an array: "
-                    f"{type(x).__name__}: {x!r:.80}. Expected arrays, numbers or pytrees of them; mark "
-                    "the argument static (static_argnums, static_argnames) if it is hashable."
+                    f"{type(x).__name__}: {brief(x, 80)}. Expected arrays, numbers or pytrees of them; "
+                    "mark the argument static (static_argnums, static_argnames) if it is hashable."
                 )
             arrays.append(as_array(x))
         return arrays
@@ -340,7 +341,7 @@ def _backend_of(device: Any, backend: str | None) -> str | None:
     """The backend of a device that jit was told."""
     platform = getattr(device, "platform", None)
     if platform not in ("cpu", "gpu"):
-        raise InvalidValue(f"jit(device={device!r:.60}); expected a device, as of fnx.devices()")
+        raise InvalidValue(f"jit(device={brief(device)}); expected a device, as of fnx.devices()")
     if backend is not None:
         raise InvalidValue("jit got a device and a backend; expected one of both")
     return "cuda" if platform == "gpu" else None
@@ -386,7 +387,7 @@ def jit(
 
     def make(f: Callable) -> Jitted:
         if not callable(f):
-            raise TypeMismatch(f"jit needs a function, got {type(f).__name__}: {f!r:.80}")
+            raise TypeMismatch(f"jit needs a function, got {type(f).__name__}: {brief(f, 80)}")
         if inspect.isgeneratorfunction(f):
             raise TypeMismatch(
                 f"jit needs a function, got the generator {name_of(f)}; return arrays"

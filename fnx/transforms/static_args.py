@@ -8,6 +8,7 @@ import numpy as np
 from fnx.core.array import kind_of
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.core.interpreter import Tracer
+from fnx.core.source import brief
 from fnx.pytree.flatten_fun import name_of, signature_of
 
 # What is static in one call: (number or name, type, value), so that 1, 1.0 and True are different.
@@ -131,7 +132,7 @@ class Static:
             )
         return InvalidValue(
             f"the static argument {where!r} of {self.name} is not hashable: {kind_of(value)}: "
-            f"{value!r:.80}. Static arguments are part of the key of the compiled program: use a "
+            f"{brief(value, 80)}. Static arguments are part of the key of the compiled program: use a "
             "tuple instead of a list, or make it dynamic."
         )
 

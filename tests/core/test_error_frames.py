@@ -139,6 +139,37 @@ def test_mistakes_in_calls_show_the_users_frames_alone(call):
         assert _files_of(caught.value.__cause__) == set()
 
 
+class _Unspeakable:
+    def __repr__(self):
+        raise ZeroDivisionError
+
+    __hash__ = None
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        fnx.jit(_of_one),
+        lambda x: fnx.jit(lambda y: x)(1.0),
+        fnx.jit(_of_one, static_argnums=0),
+        jnp.sin,
+        jnp.asarray,
+        lambda x: ones(3) @ [x],
+        lambda x: ones(3)[x],
+        lambda x: ones(3).at[x].set(1.0),
+        lambda x: jnp.sum(ones(3), axis=x),
+        jnp.zeros,
+        fnx.grad(_of_one),
+        lambda x: lax.scan(x, 0.0, ones(3)),
+        fnx.random.normal,
+    ],
+)
+def test_objects_that_cannot_be_shown_are_named_by_their_class(call):
+    with pytest.raises((TypeError, ValueError), match=r"_Unspeakable|list") as caught:
+        call(_Unspeakable())
+    assert isinstance(caught.value, fnx.errors.FnxError)
+
+
 @pytest.mark.parametrize(
     ("call", "name"),
     [

@@ -9,7 +9,7 @@ from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray, unless_placed, when_placed
 from fnx.core.errors import InvalidValue, TypeMismatch, entrance
 from fnx.core.interpreter import Tracer, evaluate, use
-from fnx.core.source import indexing_by, warn_user
+from fnx.core.source import brief, indexing_by, warn_user
 from fnx.numpy.arrays import indexing
 from fnx.numpy.arrays.creation import asarray
 from fnx.numpy.arrays.index_plan import Plan, before_the_first, plan
@@ -179,7 +179,7 @@ class AtIndex:
     def apply(self, func, **options):
         """x with x[index] = func(x[index]), as often as an element is named."""
         if not callable(func):
-            raise TypeMismatch(f"at[...].apply needs a function, not {func!r:.60}")
+            raise TypeMismatch(f"at[...].apply needs a function, not {brief(func)}")
         return self.apply_at(func, (), options)
 
     def apply_at(self, func: Callable, others: tuple, options: dict) -> Array:
