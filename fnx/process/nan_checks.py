@@ -26,8 +26,8 @@ from fnx.interpreters.batching import BatchTracer
 from fnx.interpreters.jvp import JVPTracer
 from fnx.ops.structure.dynamic_slice import DynamicSlice, DynamicSliceAdd, DynamicUpdateSlice
 from fnx.ops.structure.gather import AnyScatter, Gather
-from fnx.process.traced_infinities import TracedInfinities, number_of_infinity
-from fnx.process.watched import Infinities, Numbered, number_of, run_watched, running
+from fnx.process.watching.traced_infinities import TracedInfinities, number_of_infinity
+from fnx.process.watching.watched import Infinities, Numbered, number_of, run_watched, running
 from fnx.pytree.operations import tree_leaves
 
 

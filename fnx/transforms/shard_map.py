@@ -104,8 +104,7 @@ def pmap(
         )
 
     if ranks:
-        name = "<devices>" if axis_name is None else axis_name
-        return _of_ranks(fun, name, in_axes, out_axes, static)
+        return _of_ranks(fun, axis_name, in_axes, out_axes, static)
 
     donated = integers(donate_argnums, "donate_argnums")  # type: ignore[arg-type]
     jitted: Jitted = jit(mapped, static_argnums=static, donate_argnums=donated)
@@ -124,6 +123,7 @@ def _of_ranks(fun: Callable, name: Any, in_axes: Any, out_axes: Any, static: Any
 
     The named axis is that of all devices of all processes; collectives meet within a process first.
     """
+    name = "<devices>" if name is None else name
     from fnx.core.transport import in_force, use
     from fnx.lowering.transport.local import Local
     from fnx.lowering.transport.mpi import Ranks

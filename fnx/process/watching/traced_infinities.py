@@ -14,7 +14,7 @@ from fnx.core.array import Array, ConcreteArray
 from fnx.core.jaxpr import subjaxprs
 from fnx.core.primitive import Primitive
 from fnx.core.source import Source
-from fnx.process.watched import Found, _bits, _is_nan, _numbered, _numbers
+from fnx.process.watching.watched import Found, _bits, _is_nan, _numbered, _numbers
 
 GIVEN = (1 << 22) - 1  # the number of infinities that no operation made: float32 has no greater one
 
