@@ -7,7 +7,7 @@ import numpy as np
 
 from fnx.core import config
 from fnx.core.array import Array, ConcreteArray, any_placed, install, when_placed
-from fnx.core.errors import FnxError, TypeMismatch, entrance, hide_frames
+from fnx.core.errors import FnxError, TypeMismatch, hide_frames
 from fnx.core.interpreter import current, evaluate
 from fnx.core.source import brief
 from fnx.numpy.arrays.util import constant, quiet
@@ -173,9 +173,12 @@ def _see_placed() -> None:
 
 
 def _choosing(short: Callable, slow: Callable) -> Callable:
-    @entrance
-    def op(*xs: Any) -> Any:
-        return slow(*xs) if any_placed(xs) else short(*xs)
+    def op(*xs: Any) -> Any:  # in this file, where who called is looked for (util.py)
+        try:
+            return slow(*xs) if any_placed(xs) else short(*xs)
+        except FnxError as error:
+            hide_frames(error)
+            raise
 
     op.__name__ = op.__qualname__ = short.__name__
     return op
