@@ -62,6 +62,7 @@ class Batch(Interpreter):
         self.axis_name = axis_name_of(size)
         # What is mapped over members of a mesh says so in its type.
         self.checked = checked_axes.get().intersection((self.axis_name,))
+        self.devices = (self.axis_name or "<devices>") if are_devices(size) else None
         # A rule that makes one goes on for the vmap that asked it.
         asked = origin.get()
         self.source = asked.mapped[0].source if asked and asked.mapped else user_source()
@@ -81,11 +82,11 @@ class Batch(Interpreter):
             return self.parent.process(prim, args)
         token = set_current[self.parent]
         mapped = before = None
-        if self.records and touched:
+        if touched and (self.records or getattr(prim, "jaxpr_fields", ())):
             source = user_source()
             if source is not None:
                 at = [(v.aval.shape, k) for v, k in zip(values, axes) if k is not None]
-                mapped = Mapped(self.source, at)
+                mapped = Mapped(self.source, at, self.devices)
                 before = set_origin[source.within(mapped)]
         try:
             outs, out_axes = prim.batch(self.size, tuple(values), tuple(axes))

@@ -96,13 +96,18 @@ def _counting(x: Array) -> Iota | None:
     return Iota(axis, x.dtype, x.shape) if counts else None
 
 
-def live(eqns: Sequence[Eqn], outs: Iterable[Atom], known: Iterable[Var] = ()) -> list[Eqn]:
-    """The equations that `outs` need, and those with effects; `known` variables need none."""
+def live(
+    eqns: Sequence[Eqn], outs: Iterable[Atom], known: Iterable[Var] = (), effects: bool = True
+) -> list[Eqn]:
+    """The equations that `outs` need, and those with effects, unless these run elsewhere.
+
+    `known` variables need none.
+    """
     stop = set(known)
     needed = {o for o in outs if type(o) is Var and o not in stop}
     kept = []
     for eqn in reversed(eqns):
-        if eqn.prim.effects or any(v in needed for v in eqn.outs):
+        if (effects and eqn.prim.effects) or any(v in needed for v in eqn.outs):
             kept.append(eqn)
             needed.update(a for a in eqn.inputs if type(a) is Var and a not in stop)
     return kept[::-1]

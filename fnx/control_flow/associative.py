@@ -43,7 +43,8 @@ def associative_scan(fn: Callable, elems: Tree, reverse: bool = False, axis: int
         leaves, structure = flatten_arrays(fn(x, y), "results")
         if structure != treedef:
             raise TypeMismatch(
-                f"the function of associative_scan returned {structure}; expected {treedef}"
+                f"the function of associative_scan returned {operations.shown(structure)}; expected "
+                f"{operations.shown(treedef)}"
             )
         for leaf, given in zip(leaves, a):
             if leaf.shape != given.shape:

@@ -15,6 +15,7 @@ from fnx.core.errors import (
 )
 from fnx.core.interpreter import Interpreter, Tracer, current, evaluate
 from fnx.core.jaxpr import Jaxpr
+from fnx.core.source import brief
 from fnx.interpreters.rewrite import counted
 from fnx.interpreters.spmd import bound_axes
 from fnx.interpreters.trace import trace
@@ -108,7 +109,7 @@ def trace_body(
     """The jaxpr of a function, which `owner` (the user's function in it) remembers."""
     owner = owner or fun
     if not callable(owner):
-        raise TypeMismatch(f"{what} must be a function, not {owner!r:.60}")
+        raise TypeMismatch(f"{what} must be a function, not {brief(owner)}")
     key = (
         treedef,
         tuple(avals),
@@ -158,10 +159,11 @@ def carry_error(
     """Raise unless structure and types of the carry that a body returns are those that it got."""
     if treedef != out:
         found = operations.tree_unflatten(out, [0] * out.num_leaves)
+        forgot = " Is a `return` missing?" if found is None else ""
         raise TypeMismatch(
-            f"{what} got a carry of structure {treedef} and returned one of structure {out}"
+            f"{what} got as carry {operations.shown(treedef)} and returned {operations.shown(out)}"
             f"{operations.describe_difference(init, found)}. Expected the same structure: return all parts "
-            "of the carry, updated or not, in the same containers."
+            f"of the carry, updated or not, in the same containers.{forgot}"
         )
     paths = [operations.keystr(p) for p, _ in operations.tree_leaves_with_path(init)]
     bad = [

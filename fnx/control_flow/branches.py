@@ -21,6 +21,7 @@ from fnx.core.errors import (
 )
 from fnx.core.interpreter import Tracer, public_runner
 from fnx.core.jaxpr import Jaxpr, Var, eval_jaxpr, made_once, subjaxprs
+from fnx.core.source import brief
 from fnx.interpreters.control_flow import ScanRecord
 from fnx.interpreters.primitives.cond import Cond
 from fnx.interpreters.primitives.jit import Jit
@@ -96,7 +97,7 @@ def switch(index: Any, branches: Sequence[Callable], *operands: Tree, operand: A
             f"switch by an index of type {where.aval.str_short()}; expected an integer of rank 0"
         )
     if not np.iterable(branches):
-        raise TypeMismatch(f"the branches of switch must be functions, not {branches!r:.60}")
+        raise TypeMismatch(f"the branches of switch must be functions, not {brief(branches)}")
     branches = tuple(branches)
     if not branches:
         raise InvalidValue("switch between no branches; expected at least one")

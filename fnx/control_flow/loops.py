@@ -24,7 +24,7 @@ from fnx.core.errors import (
     entrance,
 )
 from fnx.core.interpreter import Tracer
-from fnx.core.source import LoopSite, user_source
+from fnx.core.source import LoopSite, brief, user_source
 from fnx.interpreters.primitives.scan import Scan
 from fnx.interpreters.primitives.while_loop import While
 from fnx.interpreters.trace import CapturedRefs
@@ -74,7 +74,7 @@ def scan(
     if not isinstance(unroll, Tracer) and integer(unroll, "unroll of scan") < 0:
         raise InvalidValue(f"scan with unroll={unroll}; expected a bool or a number of iterations")
     if not callable(f):
-        raise TypeMismatch(f"scan needs a function, got {type(f).__name__}: {f!r:.80}")
+        raise TypeMismatch(f"scan needs a function, got {type(f).__name__}: {brief(f, 80)}")
     loop = _Loop(
         f"the body {name_of(f)} of scan", LoopSite("scan", user_source()), _shown(progress)
     )
@@ -190,8 +190,8 @@ def _pair(structure: Any, what: str) -> tuple[Any, Any]:
     parts = operations.treedef_children(structure)
     if structure.type is not tuple or len(parts) != 2:
         raise TypeMismatch(
-            f"{what} returned {structure}; expected a pair: the next carry, and what is stacked (None "
-            "if nothing is)"
+            f"{what} returned {operations.shown(structure)}; expected a pair: the next carry, and what is "
+            "stacked (None if nothing is)"
         )
     return parts[0], parts[1]
 
@@ -258,7 +258,7 @@ def map(f: Callable, xs: Tree, *, batch_size: int | None = None, progress: bool 
     Array([0., 1., 4.], dtype=float64)
     """
     if not callable(f):
-        raise TypeMismatch(f"map needs a function, got {type(f).__name__}: {f!r:.80}")
+        raise TypeMismatch(f"map needs a function, got {type(f).__name__}: {brief(f, 80)}")
     if batch_size is not None and integer(batch_size, "batch_size of map") < 0:
         raise InvalidValue(f"map with batch_size={batch_size}; expected at least 0")
     if not batch_size:

@@ -15,6 +15,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.buffer import Buffer, Deleted, on_host
 from fnx.core.config import default_float32, rank_0_consts
 from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.core.source import brief
 
 
 class DLDeviceType(IntEnum):
@@ -439,6 +440,6 @@ def as_array(x: Any) -> Array:
     if type(x) in conversions:
         return as_array(conversions[type(x)](x))
     raise TypeMismatch(
-        f"a value of type {type(x).__name__} is not an array: {x!r:.80}; expected an array, a NumPy "
+        f"a value of type {type(x).__name__} is not an array: {brief(x, 80)}; expected an array, a NumPy "
         "array or a Python number. Pass other objects as static arguments, or convert them first."
     )

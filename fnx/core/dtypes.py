@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np  # before ml_dtypes, which begins with a part of it that others may be waiting for
 
+from fnx.core.source import brief
+
 # isort: split
 import ml_dtypes
 
@@ -170,7 +172,7 @@ def canonical(dtype: Any) -> np.dtype:
     except TypeMismatch:
         raise
     except TypeError as error:  # it has no hash
-        raise TypeMismatch(f"{dtype!r:.60} is not a dtype") from error
+        raise TypeMismatch(f"{brief(dtype)} is not a dtype") from error
 
 
 def of_avals(dtype: Any) -> Any:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
@@ -328,26 +328,70 @@ class CompileError(JaxRuntimeError):
 # --- tracebacks --------------------------------------------------------------------------------
 
 
-def hide_frames(error: Exception) -> None:
+def hide_frames(error: BaseException) -> None:
     """Cut fnx's frames out of a traceback, unless the error is fnx's own fault.
 
     The setting `traceback_filtering` (FNX_TRACEBACK_FILTERING=0) keeps them.
     """
-    tracebacks: list[TracebackType] = []
-    tb = error.__traceback__
-    while tb is not None:
-        tracebacks.append(tb)
-        tb = tb.tb_next
+    tracebacks = _tracebacks(error)
     if not tracebacks or not config.traceback_filtering.value:
         return
-    inside = is_internal(tracebacks[-1].tb_frame.f_code.co_filename)
-    if inside and not isinstance(error, FnxError):
+    ours = [is_internal(t.tb_frame.f_code.co_filename) for t in tracebacks]
+    if ours[-1] and not isinstance(error, FnxError) and not _is_misfit(error, tracebacks):
         return
     kept: TracebackType | None = None
-    for t in reversed(tracebacks):
-        if not is_internal(t.tb_frame.f_code.co_filename):
+    for t, inside in zip(reversed(tracebacks), reversed(ours)):
+        if not inside:
             kept = TracebackType(kept, t.tb_frame, t.tb_lasti, t.tb_lineno)
     error.__traceback__ = kept
+    _hide_chain(error)
+
+
+def _tracebacks(error: BaseException) -> list[TracebackType]:
+    """From the outermost frame to the one that raised."""
+    found: list[TracebackType] = []
+    tb = error.__traceback__
+    while tb is not None:
+        found.append(tb)
+        tb = tb.tb_next
+    return found
+
+
+def _is_misfit(error: BaseException, tracebacks: list[TracebackType]) -> bool:
+    """Whether it is users' mistake: arguments that do not fit a function, endless recursion."""
+    if isinstance(error, RecursionError):
+        return not _is_inner(error)
+    if type(error) is not TypeError:
+        return False
+    if len(tracebacks) == 1:  # what the user called was not entered
+        return True
+    names = tracebacks[-1].tb_frame.f_locals
+    owner = getattr(names.get("self"), "__dict__", {})
+    return any(_is_refusal_of(f, str(error)) for f in (*names.values(), *owner.values()))
+
+
+def _is_refusal_of(f: Any, text: str) -> bool:
+    """Whether a TypeError says that the arguments of a user's function do not fit."""
+    while isinstance(f, partial):
+        f = f.func
+    code = getattr(f, "__code__", None)
+    if code is None or is_internal(code.co_filename):
+        return False
+    return text.startswith(f"{f.__qualname__}() ")
+
+
+def _hide_chain(error: BaseException) -> None:
+    """What fnx caught on the way to an error of its own tells users nothing; what they caught does."""
+    while error.__context__ is not None and _is_inner(error.__context__):
+        if error.__context__ is error.__cause__:
+            error.__context__.__traceback__ = None
+            return
+        error.__context__ = error.__context__.__context__
+
+
+def _is_inner(error: BaseException) -> bool:
+    """Whether an error came from fnx, and none of the user's functions saw it."""
+    return all(is_internal(t.tb_frame.f_code.co_filename) for t in _tracebacks(error))
 
 
 F = TypeVar("F", bound=Callable)

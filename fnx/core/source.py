@@ -21,6 +21,11 @@ _LIBRARIES = (os.sep + "optree" + os.sep, "functools.py", "contextlib.py")
 _SURFACE = tuple(
     _HERE + room + os.sep for room in "numpy lax random nn scipy control_flow image".split()
 )
+# Who calls a public function, `fun` there; factories make some, in functions of other names.
+_CALLERS = (
+    _HERE + os.path.join("core", "errors.py"),
+    _HERE + os.path.join("numpy", "arrays", "public_calls.py"),
+)
 _excluded: list[str] = []  # where libraries lie that call fnx for users
 _known: dict[str, bool] = {}  # a cache: file name -> is it ours
 
@@ -46,6 +51,15 @@ def name_of(fun: Callable) -> str:
     """What messages call a user's function; partial ones, and many objects, have no __name__."""
     name = getattr(fun, "__name__", None)
     return name if name and isinstance(name, str) else type(fun).__name__
+
+
+def brief(x: Any, most: int = 60) -> str:
+    """What messages show of a user's object, which may have a long text for it, or none."""
+    try:
+        text = repr(x)
+    except Exception:
+        return f"<{type(x).__name__}, whose repr fails>"
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def cell_of(code: CodeType) -> str:
@@ -129,13 +143,19 @@ class SourceInfo:
 class Mapped:
     """That an operation is done for all members of a vmap at once, and along which axes these lie.
 
-    `axes`: pairs of the shape of an operand or a result, and the members' axis in it.
+    `axes`: pairs of the shape of an operand or a result, and the members' axis in it. Where each member
+    is a device, `devices` is the name of their axis.
     """
 
-    __slots__ = ("axes", "source")
+    __slots__ = ("axes", "devices", "source")
 
-    def __init__(self, source: Source | None, axes: list[tuple[tuple[int, ...], int]]):
-        self.source, self.axes = source, axes
+    def __init__(
+        self,
+        source: Source | None,
+        axes: list[tuple[tuple[int, ...], int]],
+        devices: Any = None,
+    ):
+        self.source, self.axes, self.devices = source, axes, devices
 
     def axis(self, shape: tuple[int, ...]) -> int | None:
         """The members' axis in arrays of a shape, if that is known for sure."""
@@ -143,7 +163,18 @@ class Mapped:
         return found.pop() if len(found) == 1 else None
 
     def __str__(self) -> str:
-        return "vmap" if self.source is None else f"vmap at {self.source}"
+        """Where a member is, with `#` for its number."""
+        place = "" if self.source is None else f" at {self.source}"
+        if self.devices is None:
+            return f"in member # of vmap{place}"
+        named = isinstance(self.devices, str) and self.devices[0] != "<"  # by the user
+        along = f" along {self.devices!r}" if named else ""
+        return f"on device #{along}" + (f", mapped{place}" if place else "")
+
+
+def numbered(where: str, k: int) -> str:
+    """Where a member is, by its number."""
+    return where.replace("#", str(k), 1)
 
 
 def members_of(source: Source | None, shape: tuple[int, ...]) -> list[tuple[int, str]]:
@@ -165,7 +196,7 @@ def members_at(members: Sequence[tuple[int, str]], index: Sequence[int]) -> list
     """The members to which the element at an index belongs, innermost first."""
     rest, found = list(index), []
     for k, what in members:
-        found.append(f"member {rest.pop(k)} of {what}")
+        found.append(numbered(what, rest.pop(k)))
     return found[::-1]
 
 
@@ -218,6 +249,10 @@ def public_function() -> str:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and is_internal(frame.f_code.co_filename):
         code = frame.f_code
+        if code.co_name == "call" and code.co_filename.startswith(_CALLERS):
+            called = frame.f_locals["fun"]
+            ours = called.__code__.co_filename.startswith(_SURFACE) and called.__name__[0] != "_"
+            name = called.__name__ if ours else name
         surface = code.co_filename.startswith(_SURFACE) and not code.co_filename.endswith("util.py")
         if surface and not code.co_name.startswith("_") and code.co_name in frame.f_globals:
             name = code.co_name

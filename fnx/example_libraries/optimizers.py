@@ -55,7 +55,8 @@ def optimizer(opt_maker: Callable[..., Rule]) -> Callable[..., Optimizer]:
             leaves, structure = operations.tree_flatten(grads)
             if structure != state.structure:
                 raise TypeMismatch(
-                    f"gradients of structure {structure} for parameters of structure {state.structure}"
+                    f"the gradients are {operations.shown(structure)} for the parameters "
+                    f"{operations.shown(state.structure)}; expected one structure"
                 )
             new = [update(step, g, s) for g, s in zip(leaves, state.states, strict=True)]
             return OptimizerState(tuple(new), structure)

@@ -11,11 +11,11 @@ from fnx import numpy
 from fnx.core.array import ConcreteArray, as_array, boxed
 from fnx.core.aval import ShapedArray
 from fnx.core.dtypes import canonical
-from fnx.core.errors import FnxError, InvalidValue, TypeMismatch
+from fnx.core.errors import FnxError, InvalidValue, TypeMismatch, entrance
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Call, Host, Operand, Recipe
-from fnx.core.source import members_at
+from fnx.core.source import Mapped, at_line, members_at, numbered, user_source
 from fnx.interpreters.primitives.cond import Cond
 from fnx.ops.base.compose import Program
 from fnx.ops.elementwise.convert import ConvertElementType
@@ -49,10 +49,13 @@ class Site:
     members: tuple[tuple[int, str], ...] = ()
     loops: tuple[str, ...] = ()  # around it, outermost first; the last values are their iterations
     axes: tuple[str, ...] = ()  # of an operation that indexes: what each index of a place is for
+    vmaps: tuple[
+        str, ...
+    ] = ()  # around it, innermost first; their members are before the iterations
 
     def text(self, values: Sequence) -> str:
         arrays = [boxed(v) if isinstance(v, np.ndarray) else v for v in values]
-        count = len(arrays) - len(self.loops)
+        count = len(arrays) - len(self.loops) - len(self.vmaps)
         args, kwargs = operations.tree_unflatten(self.given, arrays[:count])
         index: list[int] = []
         if self.shape is not None:
@@ -66,8 +69,10 @@ class Site:
             )
             rest = ", ".join(map(str, args[1:])) if self.operands else ""
             lines.append(", ".join(filter(None, [first, f"of operands {rest}" if rest else ""])))
-            lines += [f"in {m}" for m in members_at(self.members, index)]
-        places = zip(arrays[count:], self.loops, strict=True)
+            lines += members_at(self.members, index)
+        vmaps = arrays[count : count + len(self.vmaps)]
+        lines += [numbered(m, int(k)) for k, m in zip(vmaps, self.vmaps, strict=True)]
+        places = zip(arrays[count + len(vmaps) :], self.loops, strict=True)
         lines += [f"in iteration {int(k)} of {loop}" for k, loop in reversed(list(places))]
         return "\n  ".join(filter(None, lines))
 
@@ -115,6 +120,7 @@ class Error:
         text = self.get()
         return None if text is None else CheckError(text)
 
+    @entrance
     def throw(self) -> None:
         """Raise CheckError (a ValueError) if a check failed."""
         error = self.get_exception()
@@ -158,12 +164,14 @@ class Check(Primitive):
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         args = tuple([x if k is None else move_axis(x, k, 0) for x, k in zip(args, axes)])
         if axes[0] is None:
-            at: Any = 0
-            good = args[0]
-        else:
-            at, good = jnp.argmin(args[0]), jnp.all(args[0])
+            values = [x if k is None else x[0] for x, k in zip(args[1:], axes[1:])]
+            return self.apply(args[0], *values), ()
+        at = jnp.argmin(args[0])
         values = [x if k is None else x[at] for x, k in zip(args[1:], axes[1:])]
-        return self.apply(good, *values), ()
+        source = user_source()
+        mapped = source.mapped[0] if source is not None and source.mapped else Mapped(None, [])
+        check = replace(self, site=replace(self.site, vmaps=(*self.site.vmaps, str(mapped))))
+        return check.apply(jnp.all(args[0]), *values, at), ()
 
     def lower(self, *operands: Operand) -> Recipe:
         if self.failed:
@@ -199,7 +207,8 @@ def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs
         raise InvalidValue(f"check: the message speaks of {sorted(missing)}, which are not given")
     leaves, given = operations.tree_flatten((fmt_args, fmt_kwargs))
     values = [as_array(x) for x in leaves]
-    site = Site(f"{msg} (`check` failed)", given)
+    line = at_line(user_source()).replace("{", "{{").replace("}", "}}")
+    site = Site(f"{msg} (`check` failed){line}", given)
     Check(site, debug)(good, *values)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from fnx import numpy
 from fnx.control_flow import scan, while_loop
 from fnx.core.dtypes import is_inexact
-from fnx.core.errors import ShapeError
+from fnx.core.errors import ShapeError, entrance
 from fnx.pytree import operations
 from fnx.transforms.custom_derivatives import closure_convert, custom_vjp
 from fnx.transforms.grad import vjp
@@ -46,6 +46,7 @@ _MIDDLE = (
 )  # fmt: skip
 
 
+@entrance
 def odeint(
     func: Callable,
     y0: Any,
@@ -82,7 +83,7 @@ def odeint(
             shapes = [[np.shape(x) for x in operations.tree_leaves(tree)] for tree in (out, y0)]
             raise ShapeError(
                 f"odeint: func returned derivatives of shapes {shapes[0]} for y0 of shapes "
-                f"{shapes[1]}; expected equal ones"
+                f"{shapes[1]}; expected equal ones, of func(y, t, *args)"
             )
         return flat.astype(flat0.dtype)
 

@@ -10,6 +10,7 @@ from fnx.core.array import Array, as_array, is_array_like
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, MissingRule, TypeMismatch
 from fnx.core.jaxpr import Jaxpr, check_jaxpr
+from fnx.core.source import brief
 from fnx.export import encoding, templates, trees
 from fnx.export.dimensions import Dim, SymbolicScope, number_at, parse_size, solve
 from fnx.export.files import VERSION, damaged, pack, unpack
@@ -134,8 +135,8 @@ class Exported:
         leaves, treedef = operations.tree_flatten((args, kwargs))
         if treedef != self.in_tree:
             raise InvalidValue(
-                f"the exported function {self.fun_name} was called with arguments of structure {treedef}; "
-                f"expected {self.in_tree}"
+                f"the exported function {self.fun_name} was called with the arguments "
+                f"{operations.shown(treedef)}; expected {operations.shown(self.in_tree)}"
             )
         arrays = [x if getattr(x, "dtype", None) == dtypes.float0 else _array(x) for x in leaves]
         sizes = self._sizes(arrays)
@@ -231,7 +232,7 @@ class Exported:
 def _array(x: Any) -> Array:
     if not is_array_like(x):
         raise TypeMismatch(
-            f"an argument of an exported function is no array: {type(x).__name__} {x!r:.60}"
+            f"an argument of an exported function is no array: {type(x).__name__} {brief(x)}"
         )
     return as_array(x)
 

@@ -188,7 +188,10 @@ def _with_inits(name: str, operands: Any, init_values: Any) -> tuple[list, list,
     leaves, structure = operations.tree_flatten(operands)
     firsts, other = operations.tree_flatten(init_values)
     if structure != other:
-        raise InvalidValue(f"{name} of operands {structure} with init_values {other}; expected one")
+        raise InvalidValue(
+            f"{name} of operands {operations.shown(structure)} with init_values "
+            f"{operations.shown(other)}; expected one structure"
+        )
     xs = [to_array(x, name) for x in leaves]
     inits = [
         constant(i, x.dtype, x.weak_type) if type(i) in PYTHON else to_array(i, name)
@@ -297,7 +300,8 @@ def _on_trees(computation: Callable, structure: Any) -> Callable:
         leaves, found = operations.tree_flatten(made)
         if found != structure:
             raise InvalidValue(
-                f"the operation of reduce_window returned {found}; expected {structure}"
+                f"the operation of reduce_window returned {operations.shown(found)}; expected "
+                f"{operations.shown(structure)}"
             )
         return leaves
 

@@ -7,6 +7,7 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
+from fnx.core.source import brief
 from fnx.lax.elementwise import checked
 from fnx.lax.shapes import Shape, expand_dims, ints, squeeze
 from fnx.numpy.arrays.util import PYTHON, canonical_axis, constant, integer, to_array
@@ -99,7 +100,7 @@ def _starts(x: Array, indices: Any, negative: Any) -> list[Array]:
     dtype = next((i.dtype for i in indices if hasattr(i, "dtype")), np.dtype(np.int64))
     for i in indices:
         if isinstance(i, float) or (hasattr(i, "dtype") and not dtypes.is_integer(i.dtype)):
-            raise TypeMismatch(f"a dynamic slice that starts at {i!r:.60}; expected integers")
+            raise TypeMismatch(f"a dynamic slice that starts at {brief(i)}; expected integers")
     return [
         _start(i, n, ok, dtypes.canonical(dtype)) for i, n, ok in zip(indices, x.shape, allowed)
     ]

@@ -9,8 +9,9 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray, is_array_like
 from fnx.core.buffer import Buffer
-from fnx.core.errors import ConcretizationTypeError, InvalidValue, TypeMismatch
+from fnx.core.errors import ConcretizationTypeError, InvalidValue, TypeMismatch, entrance
 from fnx.core.interpreter import Tracer
+from fnx.core.source import brief
 from fnx.numpy.algebra import products
 from fnx.numpy.arrays import creation, indexing, protocols
 from fnx.numpy.arrays.public_calls import retelling
@@ -137,6 +138,7 @@ def _item(self, *args):
     return _numbers(self, "item()").item(*args)
 
 
+@entrance
 def _iter(self) -> Iterator[Array]:
     if self.ndim == 0:
         raise TypeMismatch("iteration over an array of rank 0")
@@ -145,16 +147,19 @@ def _iter(self) -> Iterator[Array]:
     return iter(joining.unstack(self)) if self.shape[0] else iter(())
 
 
+@entrance
 def _contains(self, value) -> bool:
     if not is_array_like(value):
-        raise TypeMismatch(f"{value!r:.40} in an array; expected a number to look for")
+        raise TypeMismatch(f"{brief(value, 40)} in an array; expected a number to look for")
     return bool(reduce.any(ufuncs.equal(self, value)))
 
 
+@entrance
 def _setitem(self, index, value):
+    place = brief(index, 30)
     raise TypeMismatch(
-        f"arrays are immutable: x[{index!r:.30}] = y is not possible. Use x = x.at[{index!r:.30}].set(y), "
-        "or .add, .multiply, .min, .max"
+        f"arrays are immutable: x[{place}] = y is not possible. Use x = x.at[{place}].set(y), or .add, "
+        ".multiply, .min, .max"
     )
 
 
@@ -186,6 +191,7 @@ def _cannot(name: str) -> Callable:
     return method
 
 
+@entrance
 def _matmul(self, other):
     if not _multiplies(other):
         return NotImplemented
@@ -198,7 +204,7 @@ def _multiplies(other: Any) -> bool:
         other, (str, bytes, list, tuple, dict, set, bool, int, float, complex, type(None))
     ):
         raise TypeMismatch(
-            f"matmul of an array and a {type(other).__name__}: {other!r:.60}; expected an array. Make an "
+            f"matmul of an array and a {type(other).__name__}: {brief(other)}; expected an array. Make an "
             "array of it first: jnp.asarray(...), or multiply with *"
         )
     return issubclass(type(other), (Array, np.ndarray, np.generic)) or hasattr(
@@ -206,6 +212,7 @@ def _multiplies(other: Any) -> bool:
     )
 
 
+@entrance
 def _rmatmul(self, other):
     if not _multiplies(other):
         return NotImplemented

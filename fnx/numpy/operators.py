@@ -7,8 +7,9 @@ import numpy as np
 
 from fnx.core import config
 from fnx.core.array import Array, ConcreteArray, any_placed, install, when_placed
-from fnx.core.errors import TypeMismatch
+from fnx.core.errors import FnxError, TypeMismatch, hide_frames
 from fnx.core.interpreter import current, evaluate
+from fnx.core.source import brief
 from fnx.numpy.arrays.util import constant, quiet
 from fnx.numpy.elementwise import ufuncs
 from fnx.ops.elementwise import arithmetic as ops
@@ -35,7 +36,7 @@ def _slow(fn: Callable, swap: bool, x: Any, y: Any) -> Any:
     if _unknown(y):
         if type(y) in _REFUSED and (type(y) in _LISTS or fn not in _EQUALITY):
             raise TypeMismatch(
-                f"{fn.__name__} of an array and a {type(y).__name__}: {y!r:.60}; expected an array or a "
+                f"{fn.__name__} of an array and a {type(y).__name__}: {brief(y)}; expected an array or a "
                 "number. Make an array of it first: jnp.asarray(...)"
             )
         return NotImplemented
@@ -50,38 +51,46 @@ def _fast(prim: Any, fn: Callable, kinds: frozenset, swap: bool = False) -> Call
     impl = prim.impl
 
     def op(x: Any, y: Any) -> Any:
-        if type(x) is ConcreteArray and current.get() is evaluate:
-            a = x._value
-            kind = type(y)
-            if kind is ConcreteArray:
-                b, dtype = y._value, a.dtype
-                if (
-                    b.dtype is not dtype
-                    or dtype not in kinds
-                    or (a.ndim != b.ndim and _rank_promotion.value != "allow")
-                ):
+        try:
+            if type(x) is ConcreteArray and current.get() is evaluate:
+                a = x._value
+                kind = type(y)
+                if kind is ConcreteArray:
+                    b, dtype = y._value, a.dtype
+                    if (
+                        b.dtype is not dtype
+                        or dtype not in kinds
+                        or (a.ndim != b.ndim and _rank_promotion.value != "allow")
+                    ):
+                        return _slow(fn, swap, x, y)
+                    both = x.weak_type and y.weak_type
+                elif (kind is float and a.dtype in _FLOATS) or (kind is int and a.dtype in kinds):
+                    b = constant(y, a.dtype)._value
+                    both = x.weak_type
+                else:
                     return _slow(fn, swap, x, y)
-                both = x.weak_type and y.weak_type
-            elif (kind is float and a.dtype in _FLOATS) or (kind is int and a.dtype in kinds):
-                b = constant(y, a.dtype)._value
-                both = x.weak_type
-            else:
-                return _slow(fn, swap, x, y)
-            try:
-                out = quiet.run(impl, b, a) if swap else quiet.run(impl, a, b)
-            except (ValueError, RuntimeError):
-                return _slow(fn, swap, x, y)
-            if type(out) is not np.ndarray:
-                out = np.asarray(out)
-            return ConcreteArray(out, both)
-        return _slow(fn, swap, x, y)
+                try:
+                    out = quiet.run(impl, b, a) if swap else quiet.run(impl, a, b)
+                except (ValueError, RuntimeError):
+                    return _slow(fn, swap, x, y)
+                if type(out) is not np.ndarray:
+                    out = np.asarray(out)
+                return ConcreteArray(out, both)
+            return _slow(fn, swap, x, y)
+        except FnxError as error:
+            hide_frames(error)
+            raise
 
     return op
 
 
 def _plain(fn: Callable, swap: bool = False) -> Callable:
     def op(x: Any, y: Any) -> Any:
-        return _slow(fn, swap, x, y)
+        try:
+            return _slow(fn, swap, x, y)
+        except FnxError as error:
+            hide_frames(error)
+            raise
 
     return op
 
@@ -93,13 +102,21 @@ def _pow(x: Any, y: Any, modulo: Any = None) -> Any:
         a = x._value
         if a.dtype in _NUMBERS:
             return ConcreteArray(np.asarray(quiet.run(np.square, a)), x.weak_type)
-    return _slow(ufuncs.power, False, x, y)
+    try:
+        return _slow(ufuncs.power, False, x, y)
+    except FnxError as error:
+        hide_frames(error)
+        raise
 
 
 def _neg(x: Any) -> Any:
     if type(x) is ConcreteArray and x._value.dtype in _NUMBERS and current.get() is evaluate:
         return ConcreteArray(np.asarray(quiet.run(np.negative, x._value)), x.weak_type)
-    return ufuncs.negative(x)
+    try:
+        return ufuncs.negative(x)
+    except FnxError as error:
+        hide_frames(error)
+        raise
 
 
 def operators(short: bool = True) -> dict[str, Callable]:
@@ -156,8 +173,12 @@ def _see_placed() -> None:
 
 
 def _choosing(short: Callable, slow: Callable) -> Callable:
-    def op(*xs: Any) -> Any:
-        return slow(*xs) if any_placed(xs) else short(*xs)
+    def op(*xs: Any) -> Any:  # in this file, where who called is looked for (util.py)
+        try:
+            return slow(*xs) if any_placed(xs) else short(*xs)
+        except FnxError as error:
+            hide_frames(error)
+            raise
 
     op.__name__ = op.__qualname__ = short.__name__
     return op

@@ -28,7 +28,7 @@ from fnx.numpy.structure.joining import concatenate, stack
 from fnx.observe.lockstep import Quiet, run_in_lockstep
 from fnx.ops.base.permute import Reshape, move_axis
 from fnx.ops.structure.slice import slice_axis
-from fnx.process.watched import running
+from fnx.process.watching.watched import running
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import check_callable
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fnx.core.source import name_of, user_source
+from fnx.core.source import brief, name_of, user_source
 
 _log = logging.getLogger("fnx")
 
@@ -49,7 +49,9 @@ def _differences(key: tuple, before: tuple) -> list[str]:
             if a != b
         ]
     if fixed != fixed2:
-        found.append(f"  * static arguments, now {fixed!r:.200} and before {fixed2!r:.200}")
+        found.append(
+            f"  * static arguments, now {brief(fixed, 200)} and before {brief(fixed2, 200)}"
+        )
     if rest != rest2:
         found.append("  * settings, the backend, the mesh, or named axes around the call")
     return found or [

@@ -26,7 +26,8 @@ from fnx.interpreters.batching import BatchTracer
 from fnx.interpreters.jvp import JVPTracer
 from fnx.ops.structure.dynamic_slice import DynamicSlice, DynamicSliceAdd, DynamicUpdateSlice
 from fnx.ops.structure.gather import AnyScatter, Gather
-from fnx.process.watched import Infinities, Numbered, number_of, run_watched, running
+from fnx.process.watching.traced_infinities import TracedInfinities, number_of_infinity
+from fnx.process.watching.watched import Infinities, Numbered, number_of, run_watched, running
 from fnx.pytree.operations import tree_leaves
 
 
@@ -74,6 +75,9 @@ def _found(what: str, prim: Primitive, args: tuple, outs: tuple, said: str = "")
                 number = number_of(run_watched(prim, args, Numbered()))
                 if number:
                     run_watched(prim, args, _numbered(number))
+            if what == "infinity":
+                if number := number_of_infinity(run_watched(prim, args, TracedInfinities())):
+                    run_watched(prim, args, TracedInfinities(number, _infinity_found))
             run_watched(prim, args, _look)
             run_watched(prim, args, _look_at_numbers)
     except NanFound as inner:
@@ -94,6 +98,11 @@ def _numbered(number: int) -> Numbered:
 
     look = Numbered(number, found)
     return look
+
+
+_infinity_found: Callable = lambda prim, source, args, outs, written, at: _blame(
+    "infinity", prim.name, source, args, outs, _EXPECTED, at
+)
 
 
 def _here(name: str, what: str, outs: Sequence[Array]) -> str:
@@ -217,8 +226,9 @@ def _look_at_index(prim: Primitive, source: Source | None, args: Sequence[Array]
         if len(wrong):
             at = tuple(map(int, wrong[0]))
             place = f", the first at {list(at)} of {list(k.shape)}" if k.shape else ""
+            counted = ", counted from the first element," if k[at] < 0 else ""  # -6 of 5 is -1
             error = OutOfBounds(
-                f"the operation {prim.name} has index {k[at]} out of bounds for axis {axis} of "
+                f"the operation {prim.name} has index {k[at]}{counted} out of bounds for axis {axis} of "
                 f"{args[0].aval.str_short()}{place}. Expected 0 to {most}."
                 + _where(prim.name, source, _members_of_index(prim, source, args, at))
             )
@@ -310,7 +320,7 @@ def _members(source: Source | None, at: tuple[Array, tuple[int, ...]] | None) ->
 
 def _listed(source: Source | None, shape: tuple[int, ...], index: Sequence[int]) -> str:
     found = members_at(members_of(source, shape), [int(k) for k in index])
-    return "".join([f"\n  in {member}" for member in found])
+    return "".join([f"\n  {member}" for member in found])
 
 
 def _members_of_index(

@@ -12,6 +12,7 @@ import numpy as np
 from fnx.core.array import Array, as_array, boxed, is_array_like, kind_of
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
+from fnx.core.source import brief
 from fnx.core.source import name_of as name_of
 from fnx.interpreters.jvp import JVPTracer
 from fnx.pytree import operations
@@ -41,7 +42,7 @@ def signature_of(fun: Callable) -> inspect.Signature | None:
 
 def check_callable(fun: Any, what: str) -> None:
     if not callable(fun):
-        raise TypeMismatch(f"{what} needs a function, got {type(fun).__name__}: {fun!r:.80}")
+        raise TypeMismatch(f"{what} needs a function, got {type(fun).__name__}: {brief(fun, 80)}")
 
 
 def aval_like(x: Any) -> ShapedArray:
@@ -66,7 +67,7 @@ def flatten_arrays(
         if not is_array_like(leaf):
             raise TypeMismatch(
                 f"{what} must be arrays, numbers, or pytrees of them; got a leaf of type "
-                f"{type(leaf).__name__}: {leaf!r:.80}. Close over other objects, or mark them static."
+                f"{type(leaf).__name__}: {brief(leaf, 80)}. Close over other objects, or mark them static."
             )
         out.append(make(leaf))
     return out, treedef

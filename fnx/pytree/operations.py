@@ -209,8 +209,8 @@ def tree_transpose(
     # Not the structures: those of nodes may tell of all that is below them.
     if treedef.num_leaves != outer * inner:
         raise TypeError(
-            f"a tree of structure {treedef} was to be transposed; expected the structure "
-            f"{outer_treedef} of trees of structure {inner_treedef}"
+            f"a tree of structure {shown(treedef)} was to be transposed; expected the structure "
+            f"{shown(outer_treedef)} of trees of structure {shown(inner_treedef)}"
         )
     rows = [leaves[k * inner : (k + 1) * inner] for k in range(outer)]
     columns = [outer_treedef.unflatten([row[k] for row in rows]) for k in range(inner)]
@@ -387,6 +387,15 @@ def tree_map_with_path(
     return treedef.unflatten([f(path, x, *xs) for (path, x), *xs in zip(pairs, *columns)])
 
 
+def shown(treedef: PyTreeDef) -> str:
+    """A structure as messages have it: containers, with a star for each leaf."""
+    if treedef_is_leaf(treedef):
+        return "an array"
+    return (
+        str(treedef).removeprefix("PyTreeSpec(").removesuffix(")").removesuffix(", namespace='fnx'")
+    )
+
+
 def describe_difference(expected: Any, found: Any) -> str:
     """Where the structures of two trees first differ, in words; '' if they are equal.
 
@@ -398,8 +407,10 @@ def describe_difference(expected: Any, found: Any) -> str:
         return ""
     paths_a = [keystr(p) for p, _ in tree_leaves_with_path(expected)]
     paths_b = [keystr(p) for p, _ in tree_leaves_with_path(found)]
-    missing = [p for p in paths_a if p not in paths_b]
-    extra = [p for p in paths_b if p not in paths_a]
+    missing = [
+        p for p in paths_a if p and p not in paths_b
+    ]  # the path of what is no container is ""
+    extra = [p for p in paths_b if p and p not in paths_a]
     parts = [f"{word} {', '.join(repr(p) for p in ps[:3])}" for word, ps in
              (("lacks the leaf", missing), ("has the leaf", extra)) if ps]  # fmt: skip
     return "; it " + " and ".join(parts) if parts else ""

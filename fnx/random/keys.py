@@ -12,6 +12,7 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray, as_array, as_written, is_array_like
 from fnx.core.errors import FnxError, InvalidValue, ShapeError, TypeMismatch
+from fnx.core.source import brief
 from fnx.numpy.arrays.key_arrays import KEY_DTYPE, KeyDType, key_dtype_of
 from fnx.ops.base.permute import Reshape
 from fnx.ops.elementwise.arithmetic import and_, shift_right_logical
@@ -30,8 +31,8 @@ def words_of(key: Any, name: str, many: bool = False) -> Array:
     else:
         if not is_array_like(key):
             raise TypeMismatch(
-                f"{name} needs a random key first, not a {type(key).__name__}: {key!r:.60}; make one with "
-                "fnx.random.key(seed)"
+                f"{name} needs a random key first, not a {type(key).__name__}: {brief(key)}; make one "
+                "with fnx.random.key(seed)"
             )
         words = key if isinstance(key, Array) else as_array(key)
         if words.dtype != _U32 or words.shape[-1:] != (2,):
@@ -231,7 +232,7 @@ def canonical_shape(shape: Any) -> tuple[int, ...]:
     except FnxError:
         raise
     except TypeError as error:
-        raise TypeMismatch(f"a shape is a sequence of integers, not {shape!r}") from error
+        raise TypeMismatch(f"a shape is a sequence of integers, not {brief(shape)}") from error
     if any(n < 0 for n in sizes):
         raise InvalidValue(f"a shape has sizes of at least 0, not {sizes}")
     return sizes

@@ -44,8 +44,8 @@ def _call(
             raise of_both(
                 TypeMismatch,
                 JaxRuntimeError,
-                f"{name_of(callback)}, called by {what}, returned a result of structure {found}; "
-                f"declared was {structure}",
+                f"{name_of(callback)}, called by {what}, returned {operations.shown(found)}; "
+                f"declared was {operations.shown(structure)}",
             )
         return leaves
 

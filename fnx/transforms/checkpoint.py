@@ -7,6 +7,7 @@ from fnx.core import config
 from fnx.core.array import Array, as_array
 from fnx.core.errors import TypeMismatch
 from fnx.core.primitive import Primitive
+from fnx.core.source import brief
 from fnx.interpreters.linearize import linearize_jaxpr
 from fnx.interpreters.passes.simplify import simplify
 from fnx.interpreters.primitives.checkpoint import Checkpoint, Named
@@ -50,7 +51,9 @@ def checkpoint(
             f, policy=policy, static_argnums=static_argnums, static_argnames=static_argnames
         )
     if not callable(fun):
-        raise TypeMismatch(f"checkpoint needs a function, got {type(fun).__name__}: {fun!r:.80}")
+        raise TypeMismatch(
+            f"checkpoint needs a function, got {type(fun).__name__}: {brief(fun, 80)}"
+        )
     numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
     names = {static_argnames} if isinstance(static_argnames, str) else set(static_argnames)
 

@@ -203,8 +203,8 @@ def _checked(tree: Any, results: _Results, outs: list, what: str, name: str) -> 
     leaves, structure = operations.tree_flatten(tree)
     if structure != results.structure:
         raise TypeMismatch(
-            f"the rule of {name} gave {what} of structure {structure}; expected that of the result, "
-            f"{results.structure}"
+            f"the rule of {name} gave as {what} {operations.shown(structure)}; expected the structure of "
+            f"the result, {operations.shown(results.structure)}"
         )
     return [
         None if isinstance(t, SymbolicZero) else _like(t, o.aval, f"{what} from the rule of {name}")
@@ -414,8 +414,9 @@ def closure_convert(fun: Callable, *example_args: Any) -> tuple[Callable, list[A
         own, found = flatten_arrays(args[:n], f"arguments of {name_of(fun)}")
         if found != treedef:
             raise TypeMismatch(
-                f"{name_of(fun)}, converted by closure_convert, got arguments of structure {found}; it "
-                f"was converted for {treedef}, followed by {sum(hoisted)} arrays"
+                f"{name_of(fun)}, converted by closure_convert, got as arguments "
+                f"{operations.shown(found)}; it was converted for {operations.shown(treedef)}, followed by "
+                f"{sum(hoisted)} arrays"
             )
         own = [convert(x, a.dtype) for x, a in zip(own, avals)]
         return results.structure.unflatten(eval_jaxpr(jaxpr, [*values, *own]))

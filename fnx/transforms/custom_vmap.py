@@ -70,11 +70,13 @@ class custom_vmap:
             which, given = operations.tree_flatten(out_batched)
             if given != structure:
                 raise InvalidValue(
-                    f"the rule of {name} says which leaves of {given} are batched; its result: {structure}"
+                    f"the rule of {name} says which leaves of {operations.shown(given)} are batched; its "
+                    f"result is {operations.shown(structure)}"
                 )
             if structures and structures[0] != structure:
                 raise InvalidValue(
-                    f"the rule of {name} gives {structure}; the function itself gives {structures[0]}"
+                    f"the rule of {name} gives {operations.shown(structure)}; the function itself gives "
+                    f"{operations.shown(structures[0])}"
                 )
             structures[:] = [structure]
             return arrays, [bool(b) for b in which]

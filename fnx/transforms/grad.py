@@ -76,8 +76,9 @@ def _check_scalar(outs: list[Array], structure: Any, name: str, holomorphic: boo
         )
     if len(outs) != 1 or not operations.treedef_is_leaf(structure):
         raise TypeMismatch(
-            f"grad needs a function with one scalar result, but {name} returned the pytree "
-            f"{structure}. Return the loss alone, or pass has_aux=True and return (loss, aux)."
+            f"grad needs a function with one scalar result, but {name} returned "
+            f"{operations.shown(structure)}. Return the loss alone, or pass has_aux=True and return "
+            "(loss, aux)."
         )
     (y,) = outs
     if y.shape != ():
@@ -232,6 +233,7 @@ class _Linear:
 class _Pull(_Linear):
     """The function that `vjp` returns."""
 
+    @entrance
     def __call__(self, *given: Any) -> Any:
         if len(given) != 1:
             raise TypeMismatch(
@@ -242,8 +244,8 @@ class _Pull(_Linear):
         cts, structure = operations.tree_flatten(ct)
         if structure != types.structure:
             raise TypeMismatch(
-                f"the cotangent of a vjp has the structure {structure}; expected that of the "
-                f"result, {types.structure}"
+                f"the cotangent of a vjp is {operations.shown(structure)}; expected the structure of the "
+                f"result, {operations.shown(types.structure)}"
             )
         what = "the cotangent of a vjp"
         cts = [check_like(c, a, what, own=True) for c, a in zip(cts, types.outs)]
@@ -256,11 +258,15 @@ class _Pull(_Linear):
 class _Push(_Linear):
     """The function that `linearize` returns."""
 
+    @entrance
     def __call__(self, *tangents: Any) -> Any:
         types = self.types
         tans, structure = operations.tree_flatten(tangents)
         if structure != types.treedef:
-            raise TypeMismatch(f"tangents have the structure {structure}; expected {types.treedef}")
+            raise TypeMismatch(
+                f"the tangents are {operations.shown(structure)}; expected "
+                f"{operations.shown(types.treedef)}"
+            )
         given = [
             check_like(t, a, "a tangent of a linearized function")
             for t, a in zip(tans, types.inputs, strict=True)
@@ -364,7 +370,10 @@ def jvp(fun: Callable, primals: Any, tangents: Any, has_aux: bool = False) -> An
     leaves, treedef = flatten_arrays(tuple(primals), "primals of jvp", boxed)
     tans, structure = operations.tree_flatten(tuple(tangents))
     if structure != treedef:
-        raise TypeMismatch(f"primals and tangents differ in structure: {treedef} and {structure}")
+        raise TypeMismatch(
+            f"primals and tangents differ in structure: {operations.shown(treedef)} and "
+            f"{operations.shown(structure)}"
+        )
     given = [check_like(t, x.aval, "a tangent of jvp") for t, x in zip(tans, leaves, strict=True)]
     structures: list = []
     outs, touts = jvp_.jvp(flat_function(aux, treedef, structures), leaves, given)

@@ -6,6 +6,7 @@ from typing import Any
 from fnx.core.array import Array, as_array
 from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.jaxpr import Jaxpr, eval_jaxpr
+from fnx.core.source import brief
 from fnx.interpreters.linearize import transpose_jaxpr
 from fnx.interpreters.primitives.linear_solve import LinearSolve
 from fnx.interpreters.trace import trace
@@ -27,7 +28,7 @@ Tree = Any
 def _closed(fun: Callable, treedef: Any, avals: list, what: str, aux: list | None = None) -> tuple:
     """A function of trees of one structure as a jaxpr, and what it closed over."""
     if not callable(fun):
-        raise TypeMismatch(f"{what} must be a function, not {fun!r:.60}")
+        raise TypeMismatch(f"{what} must be a function, not {brief(fun)}")
 
     def flat(*xs: Array) -> list[Array]:
         out = fun(treedef.unflatten(xs))
@@ -38,8 +39,9 @@ def _closed(fun: Callable, treedef: Any, avals: list, what: str, aux: list | Non
         leaves, structure = flatten_arrays(out, f"results of {what}")
         if structure != treedef or any(x.shape != a.shape for x, a in zip(leaves, avals)):
             raise (ShapeError if structure == treedef else TypeMismatch)(
-                f"{what} returned {[x.aval.str_short() for x in leaves]} in {structure}; expected the "
-                f"types of its argument, {[a.str_short() for a in avals]} in {treedef}"
+                f"{what} returned {[x.aval.str_short() for x in leaves]} in "
+                f"{operations.shown(structure)}; expected the types of its argument, "
+                f"{[a.str_short() for a in avals]} in {operations.shown(treedef)}"
             )
         return [*leaves, *arrays] if aux is not None else leaves
 

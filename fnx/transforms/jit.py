@@ -19,9 +19,10 @@ import numpy as np
 from fnx.core import config
 from fnx.core.array import Array, as_array, is_array_like
 from fnx.core.buffer import Buffer
-from fnx.core.errors import InvalidValue, TypeMismatch, hide_frames
+from fnx.core.errors import InvalidValue, TypeMismatch, entrance, hide_frames
 from fnx.core.interpreter import current, evaluate
 from fnx.core.lazy_imports import repr_html
+from fnx.core.source import brief
 from fnx.interpreters.rewrite import counted
 from fnx.interpreters.spmd import bound_axes
 from fnx.interpreters.trace import CapturedRefs, trace
@@ -96,33 +97,33 @@ class Jitted:
         return self if instance is None else partial(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        fixed: Fixed = ()
-        if self.plain:
-            last = self._last
-        else:
-            given = args, kwargs
-            args, kwargs, fixed = self.static.split(args, kwargs)
-            last = self._recent.get(fixed, ())
-        if last and current.get() is evaluate and not overridden.get():
-            for program in last:
-                try:
-                    leaves = program.take(args, kwargs)
-                except KeyError:
-                    continue
-                if leaves is not None:
-                    try:
-                        outs = program.run(leaves)
-                    except KeyboardInterrupt as error:
-                        from fnx.lowering.cpu.loader.progress import interrupted
-
-                        interrupted(error, program.jaxpr)
-                        raise
-                    if outs is not NotImplemented:
-                        return program.build(outs)
-        if config.disable_jit.value:
-            args, kwargs = (args, kwargs) if self.plain else given
-            return self.fun(*args, **kwargs)
         try:
+            fixed: Fixed = ()
+            if self.plain:
+                last = self._last
+            else:
+                given = args, kwargs
+                args, kwargs, fixed = self.static.split(args, kwargs)
+                last = self._recent.get(fixed, ())
+            if last and current.get() is evaluate and not overridden.get():
+                for program in last:
+                    try:
+                        leaves = program.take(args, kwargs)
+                    except KeyError:
+                        continue
+                    if leaves is not None:
+                        try:
+                            outs = program.run(leaves)
+                        except KeyboardInterrupt as error:
+                            from fnx.lowering.cpu.loader.progress import interrupted
+
+                            interrupted(error, program.jaxpr)
+                            raise
+                        if outs is not NotImplemented:
+                            return program.build(outs)
+            if config.disable_jit.value:
+                args, kwargs = (args, kwargs) if self.plain else given
+                return self.fun(*args, **kwargs)
             return self._call(args, kwargs, fixed)
         except Exception as error:
             hide_frames(error)
@@ -197,8 +198,8 @@ class Jitted:
             if not is_array_like(x):
                 raise TypeMismatch(
                     f"an argument of the jitted function {name_of(self.fun)} is not an array: "
-                    f"{type(x).__name__}: {x!r:.80}. Expected arrays, numbers or pytrees of them; mark "
-                    "the argument static (static_argnums, static_argnames) if it is hashable."
+                    f"{type(x).__name__}: {brief(x, 80)}. Expected arrays, numbers or pytrees of them; "
+                    "mark the argument static (static_argnums, static_argnames) if it is hashable."
                 )
             arrays.append(as_array(x))
         return arrays
@@ -346,12 +347,13 @@ def _backend_of(device: Any, backend: str | None) -> str | None:
     """The backend of a device that jit was told."""
     platform = getattr(device, "platform", None)
     if platform not in ("cpu", "gpu"):
-        raise InvalidValue(f"jit(device={device!r:.60}); expected a device, as of fnx.devices()")
+        raise InvalidValue(f"jit(device={brief(device)}); expected a device, as of fnx.devices()")
     if backend is not None:
         raise InvalidValue("jit got a device and a backend; expected one of both")
     return "cuda" if platform == "gpu" else None
 
 
+@entrance
 def jit(
     fun: Callable | None = None,
     /,
@@ -391,7 +393,7 @@ def jit(
 
     def make(f: Callable) -> Jitted:
         if not callable(f):
-            raise TypeMismatch(f"jit needs a function, got {type(f).__name__}: {f!r:.80}")
+            raise TypeMismatch(f"jit needs a function, got {type(f).__name__}: {brief(f, 80)}")
         if inspect.isgeneratorfunction(f):
             raise TypeMismatch(
                 f"jit needs a function, got the generator {name_of(f)}; return arrays"

@@ -126,8 +126,10 @@ class _Transposed:
         of, what = self.of, "the cotangent of a linear_transpose"
         cts, structure = operations.tree_flatten(ct)
         if structure != of.structure:
-            expected = f"expected that of the result, {of.structure}"
-            raise TypeMismatch(f"{what} has the structure {structure}; {expected}")
+            raise TypeMismatch(
+                f"{what} is {operations.shown(structure)}; expected the structure of the result, "
+                f"{operations.shown(of.structure)}"
+            )
         given = [check_like(c, a, what, False) for c, a in zip(cts, of.jaxpr.out_avals)]
         args = [*self.consts, *map(Undefined, of.inputs)]
         check_cotangents(given, of.jaxpr.out_avals, what)

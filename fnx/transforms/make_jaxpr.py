@@ -12,6 +12,7 @@ from fnx.core.config import rank_0_consts, set_rank_0_consts
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.core.interpreter import current, use
 from fnx.core.jaxpr import ClosedJaxpr
+from fnx.core.source import brief
 from fnx.interpreters.spmd import Spmd
 from fnx.interpreters.trace import trace
 from fnx.ops.structure.basic import zeros
@@ -194,7 +195,9 @@ def eval_shape(fun: Callable, *args: Any, **kwargs: Any) -> Any:
     """
 
     if not callable(fun):
-        raise TypeMismatch(f"eval_shape needs a function, got {type(fun).__name__}: {fun!r:.80}")
+        raise TypeMismatch(
+            f"eval_shape needs a function, got {type(fun).__name__}: {brief(fun, 80)}"
+        )
 
     @wraps(fun)
     def with_arrays(*args: Any, **kwargs: Any) -> Any:

@@ -19,6 +19,7 @@ from fnx.core.errors import (
     InvalidValue,
     ShapeError,
     TypeMismatch,
+    entrance,
 )
 from fnx.core.interpreter import Tracer, current, evaluate
 from fnx.interpreters.batching import batch
@@ -103,14 +104,14 @@ def pmap(
         )
 
     if ranks:
-        name = "<devices>" if axis_name is None else axis_name
-        return _of_ranks(fun, name, in_axes, out_axes, static)
+        return _of_ranks(fun, axis_name, in_axes, out_axes, static)
 
     donated = integers(donate_argnums, "donate_argnums")  # type: ignore[arg-type]
     jitted: Jitted = jit(mapped, static_argnums=static, donate_argnums=donated)
     along = lambda out: flatten_axes(out_axes, out, "pmap out_axes")
     jitted.places = lambda out, avals: mapped_over(avals, along(out), axis_name, devices)
 
+    @entrance
     @wraps(fun)
     def pmap_f(*args: Any, **kwargs: Any) -> Any:
         return jitted(*args, **kwargs)
@@ -124,6 +125,7 @@ def _of_ranks(fun: Callable, name: Any, in_axes: Any, out_axes: Any, static: Any
 
     The named axis is that of all devices of all processes; collectives meet within a process first.
     """
+    name = "<devices>" if name is None else name
     from fnx.core.transport import in_force, use
     from fnx.lowering.transport.local import Local
     from fnx.lowering.transport.mpi import Ranks
@@ -391,7 +393,7 @@ def _flatten_specs(specs: Any, tree: Any, what: str) -> list[PartitionSpec]:
     except ValueError as error:
         raise InvalidValue(
             f"shard_map {what} must be a pytree prefix of what it describes: {specs!r} does not fit "
-            f"{operations.tree_structure(tree)}"
+            f"{operations.shown(operations.tree_structure(tree))}"
         ) from error
     for spec in found:
         if sum(map(len, spec_names(spec))) > len(_names(spec)):

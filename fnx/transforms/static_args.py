@@ -7,6 +7,8 @@ import numpy as np
 
 from fnx.core.array import kind_of
 from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.core.interpreter import Tracer
+from fnx.core.source import brief
 from fnx.pytree.flatten_fun import name_of, signature_of
 
 # What is static in one call: (number or name, type, value), so that 1, 1.0 and True are different.
@@ -121,9 +123,16 @@ class Static:
 
     def _unhashable(self, fixed: Fixed) -> InvalidValue:
         where, _, value = next(f for f in fixed if not _is_hashable(f[2]))
+        if isinstance(value, Tracer):
+            return InvalidValue(
+                f"the static argument {where!r} of {self.name} is a traced value, "
+                f"{kind_of(value)}: {value!r}. Static "
+                "arguments are part of the key of the compiled program, so their values must be known: "
+                f"mark the argument that it comes from static, too, or make it dynamic."
+            )
         return InvalidValue(
             f"the static argument {where!r} of {self.name} is not hashable: {kind_of(value)}: "
-            f"{value!r:.80}. Static arguments are part of the key of the compiled program: use a "
+            f"{brief(value, 80)}. Static arguments are part of the key of the compiled program: use a "
             "tuple instead of a list, or make it dynamic."
         )
 

@@ -46,7 +46,7 @@ def flatten_axes(axes: Any, tree: Any, what: str, is_leaf: Any = None) -> list[i
     except ValueError as error:
         raise InvalidValue(
             f"{what} must be a pytree prefix of what it describes: {axes!r} does not fit "
-            f"{operations.tree_structure(tree)}"
+            f"{operations.shown(operations.tree_structure(tree))}"
         ) from error
     return found
 
@@ -215,10 +215,9 @@ def map_elements(
         [x for x, m in zip(given, mapped) if m], f"arguments of a function under {what}"
     )
     axes = [k for k, m in zip(axes, mapped) if m]
-    try:
-        axes, size = _mapped_axes(leaves, axes, axis_size, name_of(fun), what)
-    except _Sizes as sizes:
-        raise sizes.error(args, kwargs) from None
+    numbers = [n for n, m in enumerate(mapped) if m]
+    label = lambda n: _place_of(args, kwargs, numbers[n])
+    axes, size = _mapped_axes(leaves, axes, axis_size, f"{what} of {name_of(fun)}", label)
     structures: list = []
 
     def flat(*xs: Array) -> list[Array]:
@@ -271,10 +270,21 @@ def place_result(size: int, x: Array, axis: int | None, to: int, what: str = "vm
     return batching.place_axis(size, x, axis, to % rank)
 
 
+def _place_of(args: tuple, kwargs: dict, n: int) -> str:
+    """What messages call a leaf of the arguments, by number."""
+    path = operations.tree_leaves_with_path((args, kwargs))[n][0]
+    return f"{('args', 'kwargs')[path[0].idx]}{operations.keystr(path[1:])}"
+
+
 def _mapped_axes(
-    leaves: list[Array], axes: list[int | None], axis_size: int | None, name: str, what: str
+    leaves: list[Array],
+    axes: list[int | None],
+    axis_size: int | None,
+    what: str,
+    label: Callable[[int], str],
 ) -> tuple[list[int | None], int]:
-    sizes: dict[int, list[tuple[int, str]]] = {}
+    """Which axis of each leaf is mapped, counted from the first, and how many members there are."""
+    sizes: dict[int, list[int]] = {}  # and the leaves that have them, by number
     out: list[int | None] = []
     for n, (x, k) in enumerate(zip(leaves, axes, strict=True)):
         if k is None:
@@ -282,43 +292,23 @@ def _mapped_axes(
             continue
         if not -x.ndim <= k < x.ndim:
             raise InvalidValue(
-                f"{what} of {name} was asked to map axis {k} of an argument of shape {x.shape}, which "
-                f"has {x.ndim} axes. Use in_axes=None for arguments that are not mapped."
+                f"{what} was asked to map axis {k} of {label(n)}, which has shape {x.shape} and {x.ndim} "
+                "axes. Use in_axes=None for arguments that are not mapped."
             )
         k %= x.ndim
-        sizes.setdefault(x.shape[k], []).append((n, x.aval.str_short()))
+        sizes.setdefault(x.shape[k], []).append(n)
         out.append(k)
     if axis_size is not None:
-        sizes.setdefault(axis_size, []).append((-1, "axis_size"))
+        sizes.setdefault(axis_size, []).append(-1)
     if not sizes:
         raise InvalidValue(
-            f"{what} of {name} needs at least one mapped argument, or axis_size; all in_axes are None"
+            f"{what} needs at least one mapped argument, or axis_size; all in_axes are None"
         )
     if len(sizes) > 1:
-        raise _Sizes(sizes, f"{what} of {name}")
+        named = lambda n: "axis_size" if n < 0 else f"{label(n)} {leaves[n].aval.str_short()}"
+        each = "; ".join(f"{size} of {', '.join(map(named, some))}" for size, some in sizes.items())
+        raise InvalidValue(
+            f"{what}: {what.split()[0]} got inconsistent sizes for array axes to be mapped: {each}. They "
+            "must be equal; use in_axes to choose other axes, or None."
+        )
     return out, next(iter(sizes))
-
-
-class _Sizes(Exception):
-    """Mapped axes of different sizes, each with the leaves that have it; the caller knows their names."""
-
-    def __init__(self, sizes: dict[int, list[tuple[int, str]]], what: str):
-        super().__init__(sizes)
-        self.sizes, self.what = sizes, what
-
-    def error(self, args: tuple, kwargs: dict) -> InvalidValue:
-        paths = [p for p, _ in operations.tree_leaves_with_path((args, kwargs))]
-
-        def named(n: int, text: str) -> str:
-            if n < 0:
-                return text
-            return f"{('args', 'kwargs')[paths[n][0].idx]}{operations.keystr(paths[n][1:])} {text}"
-
-        each = "; ".join(
-            f"{size} of {', '.join(named(*leaf) for leaf in some)}"
-            for size, some in self.sizes.items()
-        )
-        return InvalidValue(
-            f"{self.what}: {self.what.split()[0]} got inconsistent sizes for array axes to be mapped: "
-            f"{each}. They must be equal; use in_axes to choose other axes, or None."
-        )

@@ -382,7 +382,7 @@ def varying(prim: Members) -> list[frozenset]:
 
 
 def _team(prim: Members) -> Running:
-    key = ("team", prim.axes, prim.ins, prim.outs, prim.backend)
+    key = ("team", prim.axes, prim.ins, prim.outs, prim.backend, config.progress.value)
     return prim.jaxpr.once(key, lambda: Running(prim))
 
 

@@ -155,8 +155,12 @@ def choose(
         outs = [v for v in e.outs if v in network.wanted and v not in network.restored]
         outs = [v for v in outs if v not in costly]
         if outs:
-            again = 0.0
-            if any(v in anyway for v in e.outs) and not all(v in invariant for v in e.outs):
+            again = inf if e.prim.effects else 0.0  # side effects happen once
+            if (
+                not again
+                and any(v in anyway for v in e.outs)
+                and not all(v in invariant for v in e.outs)
+            ):
                 again = recompute_cost(_for(e, outs) if loops else e, loops)
             network.equation(e, outs, again, press if e.prim.name == "scan" else 1)
     made = definitions(eqns)
@@ -276,8 +280,7 @@ def assemble(
     results, residuals = forward.outs[:n], forward.outs[n:]
     versions = [v for r in rewinds for v in r.versions]
     wanted = {r for r in residuals if type(r) is Var}
-    again = live(forward.eqns, wanted, {*stored, *at_hand, *versions})
-    again = [e for e in again if not e.prim.effects or any(v in wanted for v in e.outs)]
+    again = live(forward.eqns, wanted, {*stored, *at_hand, *versions}, effects=False)
     eqns, tangents = _without(again, set(versions)), [Var(v.aval) for v in linear.inputs[count:]]
     touts = splice(linear, [*residuals, *tangents], eqns)
     eqns_of_all = list(forward.eqns)

@@ -196,12 +196,13 @@ class Backend:
 
         `results` are shapes and dtypes of what members make together.
         """
+        from fnx.lowering.cpu.loader.progress import described
         from fnx.lowering.cpu.loader.team import Nothing, TeamProgram
 
         specs = [executable.Spec.of(*spec) for spec in results]
         memory = executable.Executable(Nothing(), [], [], specs, release_gil=False)
         made = Compiled(jaxpr, (), None).executable
-        return TeamProgram(made, size, partitions, places, lambda: memory(()))
+        return TeamProgram(made, size, partitions, places, described(jaxpr), lambda: memory(()))
 
     def team_pays(self, size: int, work: float, exchanges: float) -> bool:
         """Whether threads for so many members, who do so much each, save more time than they cost."""

@@ -185,6 +185,11 @@ def keys_of_different_shapes():
     return jnp.lexsort((ones(3), ones(4)))  # here
 
 
+@raises(ValueError, words="histogram bins=-1 1")
+def a_negative_number_of_bins():
+    return jnp.histogram(ones(4), bins=-1)  # here
+
+
 @raises(ValueError, words="0 parts")
 def a_split_into_no_parts():
     return jnp.array_split(ones(4), 0)  # here

@@ -20,17 +20,26 @@ def positive(x):
 
 def message(f, *args, errors=checkify.user_checks):
     """What checkify finds, by itself and compiled."""
-    error, out = checkify.checkify(f, errors)(*args)
-    again, compiled = fnx.jit(checkify.checkify(f, errors))(*args)
+    checked = checkify.checkify(f, errors)
+    (error, out), (again, compiled) = [g(*args) for g in (checked, fnx.jit(checked))]
     assert error.get() == again.get()
     for a, b in zip(fnx.tree_util.tree_leaves(out), fnx.tree_util.tree_leaves(compiled)):
         np.testing.assert_allclose(np.asarray(a), np.asarray(b))
     return error.get()
 
 
+def words(f, *args, errors=checkify.user_checks):
+    """The same, without lines, members and iterations."""
+    return without_places(message(f, *args, errors=errors))
+
+
+def without_places(text):
+    return text and "\n".join([line for line in text.splitlines() if line[0] != " "])
+
+
 def test_a_check():
     assert message(positive, 2.0) is None
-    assert message(positive, -1.0) == "x must be positive, got -1.0 (`check` failed)"
+    assert words(positive, -1.0) == "x must be positive, got -1.0 (`check` failed)"
     error, out = checkify.checkify(positive)(2.0)
     error.throw()
     assert float(out) == pytest.approx(np.log(2))
@@ -44,8 +53,8 @@ def test_the_first_of_several():
         check(y > 0, "second {} of {n}", y, n=x)
 
     assert message(f, 1.0, 1.0) is None
-    assert message(f, 1.0, -2.0) == "second -2.0 of 1.0 (`check` failed)"
-    assert message(f, -1.0, -2.0) == "first -1.0 (`check` failed)"
+    assert words(f, 1.0, -2.0) == "second -2.0 of 1.0 (`check` failed)"
+    assert words(f, -1.0, -2.0) == "first -1.0 (`check` failed)"
 
 
 def test_without_checkify_a_check_raises_where_it_runs():
@@ -58,7 +67,7 @@ def test_without_checkify_a_check_raises_where_it_runs():
     with pytest.raises(CheckError, match=r"got -1\.0"):
         fnx.grad(positive)(-1.0)
     checkify.debug_check(False, "nobody sees this")
-    assert message(lambda x: checkify.debug_check(x > 0, "seen"), -1.0) == "seen (`check` failed)"
+    assert words(lambda x: checkify.debug_check(x > 0, "seen"), -1.0) == "seen (`check` failed)"
 
 
 def test_native_code():
@@ -92,7 +101,7 @@ def test_in_branches():
 
     expected = {-9.0: None, -1.0: "low -1.0", 1.0: "high 1.0", 9.0: None, 99.0: "too high 99.0"}
     for x, text in expected.items():
-        assert message(f, x) == (text and f"{text} (`check` failed)")
+        assert words(f, x) == (text and f"{text} (`check` failed)")
 
 
 def test_in_scan():
@@ -105,7 +114,8 @@ def test_in_scan():
 
     assert message(f, 6) is None
     text = message(f, 3)
-    assert text.startswith("step 3, total 3 (`check` failed)\n  in iteration 3 of scan at ")
+    assert text.startswith("step 3, total 3 (`check` failed)\n")
+    assert "(body)\n  in iteration 3 of scan at " in text
     total, ys = checkify.checkify(f)(3)[1]
     assert int(total) == 15
     assert ys.shape == (6,)
@@ -122,21 +132,23 @@ def test_in_while():
 
     f = lambda x: lax.while_loop(test, body, x)
     text = message(f, 1)
-    assert text.startswith("body 8 (`check` failed)\n  in iteration 3 of while_loop at ")
+    assert text.startswith("body 8 (`check` failed)\n")
+    assert "(body)\n  in iteration 3 of while_loop at " in text
     text = message(f, 3)
-    assert text.startswith("condition 96 (`check` failed)\n  in iteration 4 of while_loop at ")
-    assert message(f, 64) == "condition 64 (`check` failed)"
+    assert text.startswith("condition 96 (`check` failed)\n")
+    assert "(test)\n  in iteration 4 of while_loop at " in text
+    assert words(f, 64) == "condition 64 (`check` failed)"
     assert message(lambda x: lax.while_loop(lambda v: v < 30, body, x), 3) is None
 
 
 def test_lanes():
     x = np.array([1.0, -1.0, -2.0])
     error, _ = fnx.vmap(checkify.checkify(positive))(x)
-    assert error.get() == (
+    assert without_places(error.get()) == (
         "at mapped index 1: x must be positive, got -1.0 (`check` failed)\n"
         "at mapped index 2: x must be positive, got -2.0 (`check` failed)"
     )
-    assert message(fnx.vmap(positive), x) == "x must be positive, got -1.0 (`check` failed)"
+    assert words(fnx.vmap(positive), x) == "x must be positive, got -1.0 (`check` failed)"
     assert message(fnx.vmap(fnx.jit(positive)), np.abs(x)) is None
 
 
@@ -178,7 +190,7 @@ def test_errors_are_passed_on():
         checkify.check_error(error)
         return y
 
-    assert message(outer, -3.0) == "x must be positive, got -3.0 (`check` failed)"
+    assert words(outer, -3.0) == "x must be positive, got -3.0 (`check` failed)"
     assert message(outer, 3.0) is None
     with pytest.raises(CheckError, match=r"got -3\.0"):
         outer(-3.0)
@@ -216,7 +228,7 @@ def test_messages_show_pytrees():
         return x["a"]
 
     error, _ = fnx.jit(checkify.checkify(f))({"a": -1.5})
-    assert error.get() == "-1.5 or -1.5 (`check` failed)"
+    assert without_places(error.get()) == "-1.5 or -1.5 (`check` failed)"
     with pytest.raises(CheckError, match="or -1"):
         f({"a": -1.5})
 

@@ -4,6 +4,7 @@ import contextlib
 
 import pytest
 
+import fnx.observe.progress  # noqa: F401  which adds who looks, once
 from fnx.lowering.cpu.loader import progress as records
 
 

@@ -154,7 +154,10 @@ def test_users_checks():
         return lax.scan(step, 0.0, x)
 
     text = texts(f, np.arange(5.0), errors=checkify.user_checks)
-    assert text.startswith("x is 3.0, c is 3.0 (`check` failed)\n  in iteration 3 of scan at")
+    at = f"at {__file__}:{step.__code__.co_firstlineno + 1} (step)"
+    assert text.startswith(
+        f"x is 3.0, c is 3.0 (`check` failed)\n  {at}\n  in iteration 3 of scan at"
+    )
 
     def outer(x):
         def again(c, k):
@@ -166,10 +169,33 @@ def test_users_checks():
     text = texts(outer, np.arange(5.0), errors=checkify.user_checks)
     lines = text.splitlines()
     assert lines[0] == "x is 3.0, c is 2.0 (`check` failed)"
-    assert "in iteration 4 of scan at" in lines[1]
-    assert "in iteration 1 of scan at" in lines[2]
+    assert lines[1].strip() == at
+    assert "in iteration 4 of scan at" in lines[2]
+    assert "in iteration 1 of scan at" in lines[3]
     with pytest.raises(ValueError, match="in iteration 3 of scan at"):
         checkify.checkify(f)(np.arange(5.0))[0].throw()
+
+
+def test_users_checks_name_the_member_that_failed_first():
+    def member(x, n):
+        def step(c, k):
+            checkify.check(c < n, "{c} of {n}", c=c, n=n)
+            return c + x, None
+
+        return lax.scan(step, 0.0, None, length=5)[0]
+
+    one = fnx.vmap(member, (0, None))
+    two = fnx.vmap(one, (None, 0))
+    x, n = np.array([0.1, 0.2, 1.0]), np.array([9.0, 3.0])
+    text = texts(one, x, 3.0, errors=checkify.user_checks)
+    assert text.startswith("3.0 of 3.0 (`check` failed)\n")
+    assert "(step)\n  in member 2 of vmap at" in text
+    assert "\n  in iteration 3 of scan at" in text
+    text = texts(two, x, n, errors=checkify.user_checks)
+    assert "\n  in member 2 of vmap at" in text
+    assert "\n  in member 1 of vmap at" in text
+    with pytest.raises(ValueError, match=r"in member 2 of vmap at .*test_users_checks_name"):
+        one(x, 3.0)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "complex64", "bfloat16"])

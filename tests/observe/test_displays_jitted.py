@@ -146,3 +146,13 @@ def test_nested_jaxprs_and_consts_print_as_the_printed_ones():
     lines = jaxprs.Printer().lines(jaxpr)
     assert "\n".join(line.plain() for line in lines) == str(jaxpr)
     assert jaxprs.count(jaxpr) > len(jaxpr.eqns)
+
+
+def test_static_objects_that_cannot_be_shown_are_named_by_their_class():
+    class Unspeakable:
+        def __repr__(self):
+            raise ZeroDivisionError
+
+    f = fnx.jit(lambda x, how: x, static_argnums=1)
+    f(1.0, Unspeakable())
+    assert "Unspeakable" in f._repr_html_()

@@ -139,3 +139,9 @@ def test_what_promises_or_says_nothing_is_checked():
     for f in silent:
         for g in (f, fnx.jit(f)):
             assert "has index 7 out of bounds" in found(g, X, FAR)
+
+
+@pytest.mark.parametrize("f", [gathered, sliced, written])
+def test_an_index_before_the_first_element_says_where_it_counts_from(f):
+    assert "index -1, counted from the first element, out of bounds" in found(f, X, -6)
+    assert "index 5 out of bounds" in found(f, X, 5)

@@ -118,3 +118,17 @@ def test_the_vmap_that_a_rule_is_batched_for_is_where_the_user_called_it():
         fnx.jit(mapped)(jnp.array([3.0, 1.0]))
     at = inspect.getsourcelines(mapped)[1]
     assert f"in member 1 of vmap at {__file__}:{at} (<lambda>)" in str(error.value)
+
+
+def test_devices_are_named_as_devices():
+    x = jnp.array([1.0, -1.0])
+    with fnx.core.config.num_devices(2), fnx.debug_nans():
+        named = fnx.pmap(lambda x: lax.psum(jnp.log(x), "i"), axis_name="i")
+        with pytest.raises(
+            FloatingPointError, match=r"\n  on device 1 along 'i', mapped at .*test_lines"
+        ):
+            named(x)
+        with pytest.raises(FloatingPointError, match=r"\n  on device 1, mapped at .*test_lines"):
+            fnx.pmap(jnp.log)(x)
+        with pytest.raises(FloatingPointError, match=r"\n  in member 1 of vmap at .*test_lines"):
+            fnx.vmap(lambda x: lax.psum(jnp.log(x), "i"), axis_name="i")(x)

@@ -7,7 +7,7 @@ import fnx
 import fnx.numpy as jnp
 from fnx import lax
 from fnx.core.array import ConcreteArray
-from fnx.process.watched import Numbered, _bits, _numbered, _numbers, number_of
+from fnx.process.watching.watched import Numbered, _bits, _numbered, _numbers, number_of
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])

@@ -87,10 +87,12 @@ lax                     : core ops ops/ interpreters interpreters/ pytree numpy 
 random                  : core ops ops/ interpreters interpreters/ pytree numpy numpy/ lax
 nn                      : core ops ops/ interpreters interpreters/ pytree numpy numpy/ lax random
 
-process                 : SURFACE lowering lowering/
+process/watching        : SURFACE
+process                 : SURFACE lowering lowering/ process/watching
 transforms              : SURFACE lowering lowering/ process
 observe/displays        : SURFACE lowering lowering/ process transforms
-observe                 : SURFACE lowering lowering/ process transforms observe/displays
+observe                 : SURFACE lowering lowering/ process process/watching transforms
+                          observe/displays
 control_flow            : SURFACE lowering lowering/ process transforms observe
 image                   : SURFACE transforms
 scipy/special           : SURFACE process transforms control_flow

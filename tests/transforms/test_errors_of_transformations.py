@@ -155,6 +155,32 @@ def lanes_of_different_numbers():
     return fnx.vmap(lambda x, y: x)(ones(2), ones(3))  # here
 
 
+@raises(ValueError, words="2 args[1] 3 args[2]")
+def sizes_beside_an_argument_that_is_not_mapped():
+    return fnx.vmap(lambda a, x, y: x, in_axes=(None, 0, 0))(1.0, ones(2), ones(3))  # here
+
+
+@raises(ValueError, words="axis 0 args[1] ()")
+def a_number_that_is_mapped():
+    return fnx.vmap(lambda x, y: x)(ones(2), 1.0)  # here
+
+
+@raises(ValueError, words="static traced outer")
+def a_static_argument_that_is_traced():
+    inner = fnx.jit(lambda x, n: x * n, static_argnums=1)
+
+    @fnx.jit
+    def outer(x, n):
+        return inner(x, n)  # here
+
+    return outer(1.0, 2)
+
+
+@raises(TypeError, words="array None return")
+def a_body_that_returns_nothing():
+    return lax.fori_loop(0, 3, lambda i, x: None, 1.0)  # here
+
+
 @raises(ValueError, words="axis 1 (2,)")
 def lanes_along_an_axis_that_is_not_there():
     return fnx.vmap(lambda x: x, in_axes=1)(ones(2))  # here

@@ -77,6 +77,13 @@ def test_ranks_that_do_not_broadcast():
     assert add(x, m).shape == (2, 3)
 
 
+def test_ranks_do_not_broadcast_once_arrays_lie_on_a_mesh_either():
+    with fnx.core.config.num_devices(2):
+        fnx.device_put(jnp.ones(2), fnx.NamedSharding(fnx.make_mesh((2,), ("x",)), fnx.P("x")))
+    with fnx.numpy_rank_promotion("raise"), pytest.raises(ValueError, match="ranks"):
+        jnp.ones(3) + jnp.ones((2, 3))
+
+
 def test_promotion_of_uint64_and_signed_integers_is_weak():
     out = jnp.ones(2, "uint64") + jnp.ones(2, "int64")
     assert out.dtype == np.float64

@@ -11,7 +11,7 @@ from fnx.core.array import Array, ConcreteArray, as_array, as_placed, is_placed
 from fnx.core.buffer import received
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.core.interpreter import Tracer
-from fnx.core.source import warn_user
+from fnx.core.source import brief, warn_user
 from fnx.interpreters.variation import like
 from fnx.numpy.arrays.util import (
     PYTHON,
@@ -111,7 +111,7 @@ def _from_data(x: Any, dtype: np.dtype | None) -> Array:
     if hasattr(x, "__dlpack__") or hasattr(x, "__cuda_array_interface__"):
         return _from_data(received(x), dtype)
     raise TypeMismatch(
-        f"a value of type {type(x).__name__} cannot become an array: {x!r:.80}; expected numbers, "
+        f"a value of type {type(x).__name__} cannot become an array: {brief(x, 80)}; expected numbers, "
         "arrays, or nested lists of them"
     )
 
@@ -159,11 +159,11 @@ def _from_list(x: list, dtype: np.dtype | None) -> Array:
         try:
             out = np.asarray(x)
         except ValueError as error:
-            raise NoValue(f"a ragged list cannot become an array: {x!r:.80}") from error
+            raise NoValue(f"a ragged list cannot become an array: {brief(x, 80)}") from error
         if out.dtype == object:
             for y in leaves:
                 dtypes.scalar_dtype(y)  # an OverflowError if it is too large
-            raise NoValue(f"a ragged list cannot become an array: {x!r:.80}")
+            raise NoValue(f"a ragged list cannot become an array: {brief(x, 80)}")
         if dtype is not None and dtypes.is_integer(dtype) and out.dtype.kind in "iu":
             for y in leaves if out.dtype != dtype else ():
                 _fitting(y, dtype)
@@ -179,7 +179,7 @@ def _from_list(x: list, dtype: np.dtype | None) -> Array:
         data = np.asarray(x)
         if data.dtype == object:
             raise TypeMismatch(
-                f"a list of objects that are no numbers cannot become an array: {x!r:.80}"
+                f"a list of objects that are no numbers cannot become an array: {brief(x, 80)}"
             )
         return _from_data(data, dtype)
     arrays = [y if type(y) in PYTHON else _from_data(y, None) for y in leaves]

@@ -18,6 +18,7 @@ from fnx.core.errors import (
 )
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import Tracer
+from fnx.core.source import brief
 from fnx.numpy.arrays.util import INT, Shape, select
 from fnx.ops.base.broadcast import scalar
 from fnx.ops.base.permute import Reshape
@@ -114,7 +115,7 @@ def _part(p: Any, position: int) -> Any:
         p = on_host(p._value)
     if not issubclass(type(p), (Array, np.ndarray)):
         raise BadIndexType(
-            f"an index of type {type(p).__name__} at position {position}: {p!r:.60}; expected "
+            f"an index of type {type(p).__name__} at position {position}: {brief(p)}; expected "
             "integers, slices, None, ..., or arrays of integers or bools"
         )
     if dtypes.kind(p.dtype) not in "biu":
@@ -197,7 +198,7 @@ def _canonical(p: Any, n: int) -> Any:
             return slice(*p.indices(n))
         except (TracerIntegerConversionError, TypeError) as error:
             raise BadIndexType(
-                f"a slice with an entry that is not a known integer: {p!r:.100}; expected Python "
+                f"a slice with an entry that is not a known integer: {brief(p, 100)}; expected Python "
                 "integers. For a start that is traced use lax.dynamic_slice_in_dim, whose length is "
                 "static; for a choice of elements fnx.numpy.where."
             ) from error

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from fnx.core.array import Array, ConcreteArray, unless_placed, when_placed
+from fnx.core.errors import FnxError, hide_frames
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import current, evaluate
+from fnx.core.source import brief
 from fnx.numpy.arrays.index_plan import BadIndex, BadIndexType, Plan, plan
 from fnx.numpy.arrays.util import INT, Shape, common_shape
 from fnx.ops.base.broadcast import broadcast_to, insert_axes, scalar
@@ -31,7 +33,7 @@ def refuse_lists(index: Any) -> None:
     """Raise unless an index is one that JAX's arrays take: lists alone are none."""
     if isinstance(index, (list, str)):
         raise BadIndexType(
-            f"an array indexed by {type(index).__name__} {index!r:.40}; expected an array: "
+            f"an array indexed by {type(index).__name__} {brief(index, 40)}; expected an array: "
             "x[fnx.numpy.array(...)]"
         )
 
@@ -45,8 +47,12 @@ def getitem(x: Array, index: Any) -> Array:
         found = _eager(x, index)
         if found is not None:
             return found
-    refuse_lists(index)
-    return read(x, plan(x.shape, index))
+    try:
+        refuse_lists(index)
+        return read(x, plan(x.shape, index))
+    except FnxError as error:
+        hide_frames(error)
+        raise
 
 
 def _eager(x: ConcreteArray, index: Any) -> ConcreteArray | None:

@@ -10,7 +10,7 @@ from fnx.core import lazy_imports
 from fnx.core.array import Array
 from fnx.core.errors import FnxError, InvalidIndex, InvalidValue, TypeMismatch, hide_frames
 from fnx.core.interpreter import current, evaluate, public_runner
-from fnx.core.source import is_internal, name_of
+from fnx.core.source import brief, is_internal, name_of
 
 _RETOLD = (TypeError, ValueError, LookupError, AttributeError, AssertionError, ZeroDivisionError)
 _LIBRARIES = tuple(f"-packages/{name}/" for name in ("numpy", "scipy", "opt_einsum", "ml_dtypes"))
@@ -38,6 +38,7 @@ def retelling(fun: Callable, module: str) -> Callable:
             raise
         except _RETOLD as error:
             if not _is_inner(error):
+                hide_frames(error)
                 raise
             raise _retold(fun, args, kwargs, error) from error
 
@@ -125,4 +126,4 @@ def _shown(x: Any) -> str:
         return f"a {type(x).__name__}" if aval is None else aval.str_short()
     if isinstance(x, (tuple, list)) and any(isinstance(v, Array) for v in x):
         return f"[{', '.join(map(_shown, x))}]"
-    return name_of(x) if callable(x) else f"{x!r:.40}"
+    return name_of(x) if callable(x) else f"{brief(x, 40)}"

@@ -15,7 +15,7 @@ from fnx.core import config, dtypes, lazy_imports
 from fnx.core.array import Array, ConcreteArray, as_array, as_written, conversions
 from fnx.core.errors import FnxError, InvalidValue, MissingRule, ShapeError, TypeMismatch
 from fnx.core.interpreter import current, evaluate
-from fnx.core.source import is_internal
+from fnx.core.source import brief, is_internal
 from fnx.ops.base import permute
 from fnx.ops.elementwise.arithmetic import mul
 from fnx.ops.elementwise.convert import ConvertElementType
@@ -45,7 +45,7 @@ def to_array(x: Any, name: str = "function", position: int = 0) -> Array:
     if type(x) in conversions:
         return as_array(x)
     raise TypeMismatch(
-        f"{name} got a {type(x).__name__} as argument {position}: {x!r:.60}; expected an array, a "
+        f"{name} got a {type(x).__name__} as argument {position}: {brief(x)}; expected an array, a "
         "NumPy array or a Python number. Make an array of it first: fnx.numpy.asarray(...)"
     )
 
@@ -340,13 +340,13 @@ def integer(value: Any, name: str) -> int:
     except FnxError:
         raise  # a tracer says best what it is
     except TypeError as error:
-        raise TypeMismatch(f"{name} must be an integer, not {value!r:.60}") from error
+        raise TypeMismatch(f"{name} must be an integer, not {brief(value)}") from error
 
 
 def integers(values: Any, name: str) -> Shape:
     """A parameter as a tuple of Python integers."""
     if isinstance(values, (str, bytes)) or not np.iterable(values):
-        raise TypeMismatch(f"{name} must be integers, not {values!r:.60}")
+        raise TypeMismatch(f"{name} must be integers, not {brief(values)}")
     return tuple([integer(n, f"an entry of {name}") for n in values])
 
 
@@ -354,7 +354,7 @@ def pairs_of_integers(values: Any, name: str) -> tuple[tuple[int, int], ...]:
     """A parameter as pairs of Python integers."""
     paired = np.iterable(values) and all(np.iterable(p) and len(p) == 2 for p in values)
     if not paired:
-        raise ShapeError(f"{name} must be pairs of integers, not {values!r:.60}")
+        raise ShapeError(f"{name} must be pairs of integers, not {brief(values)}")
     return tuple([integers(pair, name) for pair in values])  # type: ignore[return-value]
 
 
@@ -395,7 +395,7 @@ def canonical_shape(shape: Any, name: str = "shape") -> Shape:
     except FnxError:
         raise  # a tracer says best what it is
     except TypeError as error:
-        raise TypeMismatch(f"{name} must be an integer or integers, not {shape!r}") from error
+        raise TypeMismatch(f"{name} must be an integer or integers, not {brief(shape)}") from error
     if any(n < 0 for n in sizes):
         raise ShapeError(f"{name} {sizes} has a negative entry; expected sizes of at least 0")
     return sizes

@@ -7,7 +7,7 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray
-from fnx.core.errors import TypeMismatch, of_both
+from fnx.core.errors import FnxError, TypeMismatch, hide_frames, of_both
 from fnx.numpy.arrays.util import (
     constant,
     convert,
@@ -32,20 +32,33 @@ def binary(name: str, prim: Any, doc: str, bool_prim: Any = None, many: bool = F
             return bool_prim(x, y)
         return prim(x, y)
 
-    if not many:
-        return named(name, doc)(lambda x1, x2, /: apply(x1, x2))
+    @named(name, doc)
+    def of_two(x1, x2, /):
+        try:
+            return apply(x1, x2)
+        except FnxError as error:
+            hide_frames(error)
+            raise
 
     @named(name, doc)
-    def fn(*args, out=None, where=None):
-        return apply(*ufunc_operands(name, args, 2, out, where))
+    def of_many(*args, out=None, where=None):
+        try:
+            return apply(*ufunc_operands(name, args, 2, out, where))
+        except FnxError as error:
+            hide_frames(error)
+            raise
 
-    return fn
+    return of_many if many else of_two
 
 
 def float_binary(name: str, prim: Any, doc: str) -> Callable:
     @named(name, doc)
     def fn(x1, x2, /):
-        return prim(*fit(name, promote_inexact(name, x1, x2)))
+        try:
+            return prim(*fit(name, promote_inexact(name, x1, x2)))
+        except FnxError as error:
+            hide_frames(error)
+            raise
 
     return fn
 

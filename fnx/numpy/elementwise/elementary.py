@@ -6,7 +6,7 @@ from typing import Any
 
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray
-from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.core.errors import FnxError, InvalidValue, TypeMismatch, hide_frames
 from fnx.numpy.arrays.public_calls import as_one
 from fnx.numpy.arrays.traced_cache import replayed
 from fnx.numpy.arrays.util import (
@@ -46,9 +46,13 @@ def _float_unary(name: str, prim: Any, what: str, given: str, gives: str) -> Cal
 
     @named(name, shown(what, f"jnp.{name}(jnp.array({given}))", gives))
     def fn(x, /):
-        if type(x) is not ConcreteArray or x.dtype.kind not in "fc":
-            (x,) = promote_inexact(name, x)
-        return prim(x)
+        try:
+            if type(x) is not ConcreteArray or x.dtype.kind not in "fc":
+                (x,) = promote_inexact(name, x)
+            return prim(x)
+        except FnxError as error:
+            hide_frames(error)
+            raise
 
     return fn
 

@@ -80,7 +80,10 @@ def histogram_bin_edges(a, bins=10, range=None, weights=None):
         low, high = (convert(to_array(v), x.dtype) for v in range)
     same = ufuncs.equal(low, high)
     low, high = where(same, low - 0.5, low), where(same, high + 0.5, high)
-    return linspace(low, high, integer(bins, "bins") + 1, dtype=x.dtype)
+    count = integer(bins, "bins")
+    if count < 1:
+        raise InvalidValue(f"histogram with bins={count}; expected at least 1")
+    return linspace(low, high, count + 1, dtype=x.dtype)
 
 
 def histogram(a, bins=10, range=None, weights=None, density=None):

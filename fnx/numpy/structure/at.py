@@ -7,9 +7,9 @@ import numpy as np
 
 from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray, unless_placed, when_placed
-from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.core.errors import InvalidValue, TypeMismatch, entrance
 from fnx.core.interpreter import Tracer, evaluate, use
-from fnx.core.source import indexing_by, warn_user
+from fnx.core.source import brief, indexing_by, warn_user
 from fnx.interpreters.variation import like
 from fnx.numpy.arrays import indexing
 from fnx.numpy.arrays.creation import asarray
@@ -81,6 +81,7 @@ class AtIndex:
 
     __slots__ = ("array", "index")
 
+    @entrance
     def __init__(self, array: Array, index: Any):
         indexing.refuse_lists(index)
         self.array, self.index = array, index
@@ -97,6 +98,7 @@ class AtIndex:
     def _update(self, kind: str, values: Any, options: dict) -> Array:
         return update(kind, *self._place(options), values, **options)
 
+    @entrance
     def get(
         self,
         *,
@@ -120,30 +122,36 @@ class AtIndex:
         with indexing_by(mode):
             return indexing.read(x, made, how, fill_value, flags)
 
+    @entrance
     def set(self, values, **options):
         """x with x[index] = values."""
         return self._update("set", values, options)
 
+    @entrance
     def add(self, values, **options):
         """x with x[index] += values; repeated indices add up."""
         return self._update("add", values, options)
 
+    @entrance
     def subtract(self, values, **options):
         """x with x[index] -= values; repeated indices add up."""
         return self._update("add", ufuncs.negative(_values(self.array, values)), options)
 
     sub = subtract
 
+    @entrance
     def multiply(self, values, **options):
         """x with x[index] *= values; repeated indices multiply."""
         return self._update("mul", values, options)
 
     mul = multiply
 
+    @entrance
     def divide(self, values, **options):
         """x with x[index] /= values."""
         return self._by_product(ufuncs.divide, values, options)
 
+    @entrance
     def power(self, values, **options):
         """x with x[index] **= values."""
         return self._by_product(ufuncs.power, values, options)
@@ -158,18 +166,21 @@ class AtIndex:
         ones = full(x.shape, scalar_like(1, x), x.dtype)
         return op(x, update("mul", ones, index, values, **options))
 
+    @entrance
     def min(self, values, **options):
         """x with x[index] = minimum(x[index], values)."""
         return self._update("min", values, options)
 
+    @entrance
     def max(self, values, **options):
         """x with x[index] = maximum(x[index], values)."""
         return self._update("max", values, options)
 
+    @entrance
     def apply(self, func, **options):
         """x with x[index] = func(x[index]), as often as an element is named."""
         if not callable(func):
-            raise TypeMismatch(f"at[...].apply needs a function, not {func!r:.60}")
+            raise TypeMismatch(f"at[...].apply needs a function, not {brief(func)}")
         return self.apply_at(func, (), options)
 
     def apply_at(self, func: Callable, others: tuple, options: dict) -> Array:

@@ -11,6 +11,7 @@ from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray, check_size, too_large
 from fnx.core.errors import ConcretizationTypeError, InvalidValue, TypeMismatch
 from fnx.core.interpreter import Tracer
+from fnx.core.source import brief
 from fnx.numpy.arrays.creation import array, as_type, cast
 from fnx.numpy.arrays.traced_cache import replayed
 from fnx.numpy.arrays.util import (
@@ -106,7 +107,7 @@ def _known(v: Any, name: str) -> Any:
         return v[()]
     if isinstance(v, (bool, int, float, complex, np.generic)):
         return v
-    raise TypeMismatch(f"{name} got {v!r:.60}; expected numbers")
+    raise TypeMismatch(f"{name} got {brief(v)}; expected numbers")
 
 
 @replayed("start", "stop")

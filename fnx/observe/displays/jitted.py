@@ -5,7 +5,7 @@ from inspect import unwrap
 from typing import Any
 
 from fnx.core import policy
-from fnx.core.source import cell_of, name_of
+from fnx.core.source import brief, cell_of, name_of
 from fnx.interpreters.passes.compiled import already_compiled
 from fnx.observe.displays import jaxprs, markup
 from fnx.pytree import operations
@@ -46,7 +46,7 @@ def _arguments(key: tuple, program: Program) -> list[tuple[str, str]]:
     if len(rows) > most:
         rows = [*rows[:most], ("…", f"{len(rows) - most:,} more")]
     for place, _, value in fixed:
-        rows.append((_argument_name(place, ()), f"static: {value!r:.200}"))
+        rows.append((_argument_name(place, ()), f"static: {brief(value, 200)}"))
     return rows
 
 

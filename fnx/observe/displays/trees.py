@@ -7,6 +7,7 @@ from typing import Any
 from fnx.core import policy
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.interpreter import Tracer
+from fnx.core.source import brief
 from fnx.observe.displays import markup
 from fnx.pytree import operations
 
@@ -27,7 +28,7 @@ def _type(x: Any) -> str:
         return x.aval.str_short() + (f" on {placed}" if placed is not None else "")
     if hasattr(x, "shape") and hasattr(x, "dtype"):
         return f"{type(x).__name__} {x.dtype}{list(x.shape)}"
-    return f"{type(x).__name__}: {x!r:.60}"
+    return f"{type(x).__name__}: {brief(x)}"
 
 
 class Tree:

@@ -95,6 +95,9 @@ class Executable:
         self.records: list[Record] = []  # of loops that tell how far they are
         self._calls_back = any(name in code.imports for name in symbols.RUNTIME)
         self._params = np.array([self._number(p) for p in params] or [0], np.int64)
+        self._telling = [
+            k for k, p in enumerate(params) if isinstance(p, tuple) and p[0] == "progress"
+        ]
         self.details: Callable[[], str] = str  # what the workspace holds, for errors
         if max([spec.bytes for spec in self.outputs], default=0) >= FAR:
             raise self._no_results()
@@ -125,6 +128,13 @@ class Executable:
                 f"a program counts up to {bits}, more than 64 bits hold. Use smaller arrays or batches"
             )
         return bits - (1 << 64) if bits >= 1 << 63 else bits
+
+    def beside(self) -> tuple[np.ndarray, list["Record"]]:
+        """Parameters of one of several runs of the program at the same time, with records of its own."""
+        records = [type(r)(r.site) for r in self.records]
+        params = self._params.copy()
+        params[self._telling] = [r.address for r in records]
+        return params, records
 
     def _is_long(self) -> bool:
         """Whether to let other Python threads run meanwhile, which costs some 50 ns."""

@@ -42,12 +42,51 @@ class Record:
         """What native code writes by itself."""
         self.numbers[:3] = done, total, state
 
+    def reset(self) -> None:
+        """Before the program runs."""
+        self.numbers[:] = 0
+
     def __str__(self) -> str:
         of = "" if self.total is None else f" of {self.total}"
         return f"{self.site.unit} {self.done}{of} of {self.site}"
 
 
-Watch = Callable[[Sequence[Record]], AbstractContextManager]
+class Slowest:
+    """How far a loop is that devices run side by side: as far as the one that is furthest behind."""
+
+    def __init__(self, records: Sequence[Record]):
+        self.site, self.records = records[0].site, records
+
+    @property
+    def _device(self) -> int:
+        """Who is behind, of those that are in the loop, or else of those that were."""
+        order = lambda k: (
+            self.records[k].state != RUNNING,
+            -self.records[k].state,
+            self.records[k].done,
+        )
+        return min(range(len(self.records)), key=order)
+
+    @property
+    def _record(self) -> Record:
+        return self.records[self._device]
+
+    done = property(lambda self: self._record.done)
+    total = property(lambda self: self._record.total)
+    state = property(lambda self: self._record.state)
+
+    def reset(self) -> None:
+        """Before the program runs."""
+        for record in self.records:
+            record.reset()
+
+    def __str__(self) -> str:
+        k = self._device
+        return f"{self.records[k]}, on device {k}"
+
+
+AnyRecord = Record | Slowest
+Watch = Callable[[Sequence[AnyRecord]], AbstractContextManager]
 watch: list[Watch] = []  # who shows what runs: the last one
 
 
@@ -55,16 +94,23 @@ def watched(fast: Callable, records: Sequence[Record]) -> Callable:
     """Calls `fast`, whose loops tell how far they are, while somebody may look at the records."""
 
     def call(leaves: Sequence[Any]) -> Any:
-        for record in records:
-            record.numbers[:] = 0
-        with watch[-1](records) if watch else nullcontext():
-            try:
-                return fast(leaves)
-            except KeyboardInterrupt as error:
-                tell(error, [str(r) for r in records if r.state == RUNNING])
-                raise
+        with watching(records):
+            return fast(leaves)
 
     return call
+
+
+@contextmanager
+def watching(records: Sequence[AnyRecord]) -> Iterator[None]:
+    """While loops run that tell how far they are, which somebody may look at."""
+    for record in records:
+        record.reset()
+    with watch[-1](records) if watch else nullcontext():
+        try:
+            yield
+        except KeyboardInterrupt as error:
+            tell(error, [str(r) for r in records if r.state == RUNNING])
+            raise
 
 
 @contextmanager
@@ -94,15 +140,15 @@ def tell(error: KeyboardInterrupt, where: Sequence[str]) -> None:
 
 def interrupted(error: KeyboardInterrupt, jaxpr: Jaxpr | None) -> None:
     """Say which loops an interrupted program has, of which nothing is known but that one may have run."""
-    if jaxpr is None:
-        return
-    found = dict.fromkeys(_loops(jaxpr))
+    if jaxpr is not None:
+        tell(error, [described(jaxpr)])
+
+
+def described(jaxpr: Jaxpr) -> str:
+    """A program, and its loops."""
+    found = dict.fromkeys([str(prim.site) for prim in outermost(jaxpr)])
     loops = ": " + "; ".join(found) if found else ""
-    tell(error, [f"compiled code of {jaxpr.name or 'a function'}{loops}"])
-
-
-def _loops(jaxpr: Jaxpr) -> list[str]:
-    return [str(prim.site) for prim in outermost(jaxpr)]
+    return f"compiled code of {jaxpr.name or 'a function'}{loops}"
 
 
 def outermost(jaxpr: Jaxpr) -> list[Any]:
@@ -116,4 +162,17 @@ def outermost(jaxpr: Jaxpr) -> list[Any]:
     return found
 
 
-__all__ = ["DONE", "RUNNING", "Record", "interpreted", "interrupted", "tell", "watch", "watched"]
+__all__ = [
+    "DONE",
+    "RUNNING",
+    "AnyRecord",
+    "Record",
+    "Slowest",
+    "described",
+    "interpreted",
+    "interrupted",
+    "tell",
+    "watch",
+    "watched",
+    "watching",
+]

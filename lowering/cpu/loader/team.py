@@ -10,6 +10,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from contextvars import copy_context
 from typing import Any
 
@@ -18,6 +19,7 @@ import numpy as np
 from fnx.core.transport import TransportError
 from fnx.lowering.cpu.jit import code_cache
 from fnx.lowering.cpu.jit.session import once
+from fnx.lowering.cpu.loader import progress
 from fnx.lowering.cpu.loader.native_calls import no_memory
 from fnx.lowering.cpu.processor import thresholds
 from fnx.lowering.cpu.runtime import call_wrapper_loader, host_callbacks, thread_pool
@@ -190,8 +192,8 @@ class Team:
 class TeamProgram:
     """A program of one member, called with the arrays of all: `run(inputs, outputs)` fills `outputs`.
 
-    `places` says of each site, an exchange by number, what it is and where the user wrote it; `blank()`
-    gives memory for the results of all members.
+    `places` says of each site, an exchange by number, what it is and where the user wrote it; `what`
+    is the program, for who interrupts it; `blank()` gives memory for the results of all members.
     """
 
     def __init__(
@@ -200,15 +202,16 @@ class TeamProgram:
         size: int,
         partitions: Sequence[Partition],
         places: list[str],
+        what: str,
         blank: Callable[[], list[np.ndarray]],
     ):
         self.program, self.size, self.blank = program, size, blank
-        self.partitions, self.places = tuple(partitions), places
-        self._free: list[tuple[Team, np.ndarray, list[np.ndarray]]] = []
+        self.partitions, self.places, self.what = tuple(partitions), places, what
+        self._free: list[tuple[Team, np.ndarray, list[progress.Slowest]]] = []
         self._run: Any = None
         _programs.add(self)
 
-    def _new(self) -> tuple[Team, np.ndarray, list[np.ndarray]]:
+    def _new(self) -> tuple[Team, np.ndarray, list[progress.Slowest]]:
         team = Team(self.size, self.partitions)
         if team.started < self.size:
             raise TransportError(f"{self.size} devices need threads; {team.started} could be had")
@@ -220,12 +223,16 @@ class TeamProgram:
         except MemoryError:
             raise no_memory(program.workspace_bytes, program.details()) from None
         entry = program.code.addresses["entry"]
+        records = []
         for k, space in enumerate(spaces):
-            words = {at.ENTRY: entry, at.PARAMS: program._params.ctypes.data}
+            params, told = program.beside()
+            words = {at.ENTRY: entry, at.PARAMS: params.ctypes.data}
             words |= {at.ARGUMENTS: pointers.ctypes.data + k * pointers.strides[0]}
             words |= {at.WORKSPACE: space.ctypes.data}
             team._set(team.member(k), words)
-        return team, pointers, spaces
+            team._keep += [params, space]
+            records.append(told)
+        return team, pointers, [progress.Slowest(loop) for loop in zip(*records)]
 
     def run(self, inputs: Sequence[Sequence[np.ndarray]], outputs: Sequence[Sequence]) -> None:
         """Run all members: on their arrays, contiguous and of the program's types."""
@@ -235,7 +242,7 @@ class TeamProgram:
             kept = self._free.pop()
         except IndexError:
             kept = self._new()
-        team, pointers, _ = kept
+        team, pointers, records = kept
         for k, (given, made) in enumerate(zip(inputs, outputs)):
             row = [x.__array_interface__["data"][0] for x in (*given, *made)]
             if row:
@@ -245,9 +252,13 @@ class TeamProgram:
             threads = [team.word(team.member(k) + at.THREAD) for k in range(1, self.size)]
         try:
             host_callbacks.contexts.update({t: copy_context() for t in threads})
-            failed = self._run(team.base)
-            if failed:
-                self._raise(team)
+            with progress.watching(records) if records else nullcontext():
+                failed = self._run(team.base)
+                if failed:
+                    self._raise(team)
+        except KeyboardInterrupt as error:
+            progress.tell(error, [self.what])
+            raise
         finally:
             for t in threads:  # threads of others may have their numbers later
                 host_callbacks.contexts.pop(t, None)

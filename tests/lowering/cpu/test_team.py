@@ -51,7 +51,7 @@ from fnx.lowering.cpu.loader import team
 ALL = ((tuple(range(40)),),)
 class Program:
     inputs, outputs, workspace_bytes = (), (), 0
-program = team.TeamProgram(Program(), 40, ALL, [], list)
+program = team.TeamProgram(Program(), 40, ALL, [], "", list)
 team.Team(2, (((0, 1),),))  # which loads what all need
 before = len(os.listdir("/proc/self/task"))
 with open("/proc/self/statm", encoding="ascii") as f:
