@@ -122,6 +122,8 @@ if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx.process.settings import explain_cache_misses as explain_cache_misses
     from fnx.process.settings import legacy_prng_key as legacy_prng_key
     from fnx.process.settings import log_compiles as log_compiles
+    from fnx.process.settings import no_execution as no_execution
+    from fnx.process.settings import no_tracing as no_tracing
     from fnx.process.settings import numpy_dtype_promotion as numpy_dtype_promotion
     from fnx.process.settings import numpy_rank_promotion as numpy_rank_promotion
     from fnx.process.settings import softmax_custom_jvp as softmax_custom_jvp
@@ -177,6 +179,7 @@ if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx.transforms.scopes import typeof as typeof
     from fnx.transforms.shard_map import pmap as pmap
     from fnx.transforms.shard_map import shard_map as shard_map
+    from fnx.transforms.smap import smap as smap
     from fnx.transforms.vmap import vmap as vmap
 
 

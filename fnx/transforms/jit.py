@@ -36,6 +36,7 @@ from fnx.transforms.static_args import Fixed, Static
 from fnx.transforms.traced_program import (
     BACKEND,
     Empty,
+    Forbidden,
     Program,
     backend_of,
     check_options,
@@ -208,6 +209,8 @@ class Jitted:
         key = (treedef, fixed, avals, config.of_traces(), config.backend.value, *around)
         program = self._programs.get(key)
         if program is None or not program.alive:
+            if config.no_tracing.value:
+                raise Forbidden(f"{name_of(self.fun)} would be traced anew, and no_tracing is set")
             if config.explain_cache_misses.value:
                 seen = [k for k in self._programs if k[0] != "refs"]
                 import_module("fnx.process.compile_log").explain_miss(self.fun, key, seen)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core import config
-from fnx.core.array import Array, as_array, is_array_like
+from fnx.core.array import Array, as_array
 from fnx.core.errors import (
     InvalidValue,
     ShapeError,
@@ -35,6 +35,7 @@ from fnx.process.devices import devices as all_devices
 from fnx.process.devices import local_device_count, ranks
 from fnx.process.mesh import (
     MORE_DEVICES,
+    Infer,
     Mesh,
     PartitionSpec,
     get_abstract_mesh,
@@ -49,6 +50,7 @@ from fnx.process.spread import mesh_spans
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import check_callable, flatten_arrays, name_of, wraps
 from fnx.transforms.jit import BACKEND, Jitted, jit
+from fnx.transforms.specs import flatten_specs, is_cut, names_of, specs_of_arguments
 from fnx.transforms.static_args import integers
 from fnx.transforms.vmap import flatten_axes, map_elements, place_result
 
@@ -240,7 +242,7 @@ def shard_map(
     f: Callable | None = None,
     /,
     mesh: Any = None,
-    in_specs: Any = None,
+    in_specs: Any = Infer,
     out_specs: Any = None,
     *,
     axis_names: Any = frozenset(),
@@ -250,12 +252,12 @@ def shard_map(
     """The function that applies `f` to each device's part of its arguments, and joins the results.
 
     `in_specs`, a pytree prefix of the arguments, says for each of their axes along which axes of `mesh`
-    it is cut (PartitionSpec; None: not cut, all devices get the whole); `out_specs` likewise how parts of
-    results lie side by side. Inside, collectives speak of the mesh's axes (of those in `axis_names`, if
-    given). ValueError for axes that cannot be cut evenly; and, if `check_vma`, for results that differ
-    between devices where `out_specs` says that they are equal: without it, the first device's is taken.
-    Derivatives taken inside `f` are those of each device's function, as in JAX with check_vma=False:
-    sum them yourself.
+    it is cut (PartitionSpec; None: all devices get what it is, the whole array or a Python value), by
+    default as it lies on the mesh; `out_specs` likewise how parts of results lie side by side. Inside,
+    collectives speak of the mesh's axes (of those in `axis_names`, if given). ValueError for axes that
+    cannot be cut evenly; and, if `check_vma`, for results that differ between devices where `out_specs`
+    says that they are equal: without it, the first device's is taken. Derivatives taken inside `f` are
+    those of each device's function, as in JAX with check_vma=False: sum them yourself.
 
     >>> P, mesh = fnx.P, fnx.make_mesh((1,), ("x",))
     >>> fnx.shard_map(lambda a: 2 * a, mesh=mesh, in_specs=P("x"), out_specs=P("x"))(jnp.ones(2))
@@ -299,9 +301,9 @@ def _mapped(
     """The results of all devices, side by side."""
     whole_mesh = get_mesh() if mesh is None else mesh
     given, treedef = operations.tree_flatten(args)
-    specs = _flatten_specs(in_specs, args, "in_specs")
-    # Whatever is not cut may be no array: a function, a setting.
-    cut = [bool(_names(s)) or is_array_like(x) for x, s in zip(given, specs)]
+    specs = specs_of_arguments(in_specs, args, axes, name_of(f))
+    # Whatever is not cut may be no array: a function, a setting, a number that is meant as Python's.
+    cut = [is_cut(x, s) for x, s in zip(given, specs)]
     specs = [s for s, c in zip(specs, cut) if c]
     what = "arguments of a function under shard_map"
     leaves, _ = flatten_arrays([x for x, c in zip(given, cut) if c], what)
@@ -320,7 +322,7 @@ def _mapped(
 
     def outs_of(ranks: list[int], found: Sequence) -> list[Cut]:
         dummy = operations.tree_unflatten(structures[0], [object() for _ in ranks])
-        wanted.extend(_flatten_specs(out_specs, dummy, "out_specs"))
+        wanted.extend(flatten_specs(out_specs, dummy, "out_specs"))
         return [_cut_to(r, n, s, axes, check, name_of(f)) for r, n, s in zip(ranks, found, wanted)]
 
     is_mesh = isinstance(whole_mesh, Mesh)
@@ -339,7 +341,9 @@ def _mapped(
         parts = [cut_parts(x, c, axes) for x, c in zip(leaves, ins)]
         exploration = config.exploration.get()
         over = batch if exploration is None else exploration.batch(f, "shard_map", batch)
-        outs, found = run_batched(flat, list(axes.items()), parts, [_names(s) for s in specs], over)
+        outs, found = run_batched(
+            flat, list(axes.items()), parts, [names_of(s) for s in specs], over
+        )
         cuts = outs_of([x.ndim - len(n) for x, n in zip(outs, found)], found)
         results = [joined(x, n, c, axes) for x, n, c in zip(outs, found, cuts, strict=True)]
     else:
@@ -365,43 +369,10 @@ def _manual_axes(mesh: Any, axis_names: Any, name: str) -> dict[str, int]:
     return {n: size for n, size in mesh.shape.items() if (n in names if names else n not in bound)}
 
 
-def _flatten_specs(specs: Any, tree: Any, what: str) -> list[PartitionSpec]:
-    """One PartitionSpec for each leaf of `tree`, from a pytree prefix of them."""
-    found: list[PartitionSpec] = []
-
-    def is_leaf(s: Any) -> bool:
-        return s is None or isinstance(s, PartitionSpec)
-
-    def spread(spec: Any, part: Any) -> None:
-        spec = PartitionSpec() if spec is None else spec
-        if not isinstance(spec, PartitionSpec):
-            raise TypeMismatch(f"shard_map {what} must be PartitionSpecs, got {spec!r}")
-        found.extend([spec] * len(operations.tree_leaves(part)))
-
-    try:
-        operations.tree_map(spread, specs, tree, is_leaf=is_leaf)
-    except ValueError as error:
-        raise InvalidValue(
-            f"shard_map {what} must be a pytree prefix of what it describes: {specs!r} does not fit "
-            f"{operations.tree_structure(tree)}"
-        ) from error
-    for spec in found:
-        if sum(map(len, spec_names(spec))) > len(_names(spec)):
-            raise InvalidValue(
-                f"shard_map {what}: {spec} cuts more than one axis along one of the mesh; expected each "
-                "name once"
-            )
-    return found
-
-
-def _names(spec: PartitionSpec) -> set[str]:
-    return {name for names in spec_names(spec) for name in names}
-
-
 def _cut_of(x: Array, spec: PartitionSpec, axes: dict[str, int], what: str) -> Cut:
     """The names along which each axis of an array is cut; checked."""
     where = spec_names(spec)
-    unknown = _names(spec) - set(axes)
+    unknown = names_of(spec) - set(axes)
     if unknown:
         raise InvalidValue(f"shard_map {what}: {spec} names {unknown}, not among the axes {axes}")
     if len(where) > x.ndim:

@@ -29,10 +29,13 @@ def flatten_axes(axes: Any, tree: Any, what: str, is_leaf: Any = None) -> list[i
     )
     found: list = []
 
-    def spread(axis: Any, part: Any) -> None:
-        axis = None if axis is missing else axis
+    def check(axis: Any) -> None:
         if axis is not None and (isinstance(axis, bool) or not isinstance(axis, (int, np.integer))):
             raise TypeMismatch(f"{what} must be integers or None, got {axis!r}")
+
+    def spread(axis: Any, part: Any) -> None:
+        axis = None if axis is missing else axis
+        check(axis)
         if axis is None or axis >= 0 or is_leaf is not None:
             found.extend([axis] * len(operations.tree_leaves(part, is_leaf)))
         else:  # counted from the end, where arrays of keys have an axis of words
@@ -44,6 +47,8 @@ def flatten_axes(axes: Any, tree: Any, what: str, is_leaf: Any = None) -> list[i
     try:
         operations.tree_map(spread, marked, tree)
     except ValueError as error:
+        for axis in operations.tree_leaves(axes):  # what is no axis is told before where it stands
+            check(axis)
         raise InvalidValue(
             f"{what} must be a pytree prefix of what it describes: {axes!r} does not fit "
             f"{operations.tree_structure(tree)}"
