@@ -28,6 +28,7 @@ from fnx.pytree.flatten_fun import (
     split_args,
     wraps,
 )
+from fnx.transforms.mutable_refs import Ref, addupdate
 
 # --- reverse mode -------------------------------------------------------------------------------
 
@@ -239,7 +240,7 @@ class _Pull(_Linear):
         (ct,), types = given, self.types
         cts, structure = operations.tree_flatten(ct)
         if structure != types.structure:
-            raise TypeMismatch(
+            raise TangentMismatch(
                 f"the cotangent of a vjp has the structure {structure}; expected that of the "
                 f"result, {types.structure}"
             )
@@ -247,6 +248,21 @@ class _Pull(_Linear):
         cts = [check_like(c, a, what, own=True) for c, a in zip(cts, types.outs)]
         grads = [_filled(g, a) for g, a in zip(self.tape.pull(cts), types.inputs, strict=True)]
         return operations.tree_unflatten(types.treedef, grads)
+
+    def with_refs(self, *refs: Any) -> Callable:
+        """The same function, which adds the cotangents of arguments to the Refs that are given for them.
+
+        For each argument there is a pytree prefix: a Ref, or anything else where the cotangent is returned.
+        None is returned for what a Ref gets.
+        """
+        return lambda ct: operations.tree_map(_added, refs, self(ct), is_leaf=lambda r: r is None)
+
+
+def _added(ref: Any, cotangents: Any) -> Any:
+    if not isinstance(ref, Ref):
+        return cotangents
+    addupdate(ref, ..., cotangents)
+    return None
 
 
 class _Push(_Linear):

@@ -16,7 +16,7 @@ from fnx.interpreters.vmappable import is_vmappable, vmappables
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import check_callable, flatten_arrays, name_of, wraps
 from fnx.pytree.key_paths import keystr
-from fnx.transforms.mutable_refs import Ref, RefGiven, new_ref, taken_out, write
+from fnx.transforms.mutable_refs import Ref, RefGiven, ref_like, taken_out, write
 
 _PYTHON = frozenset((bool, int, float, complex))
 
@@ -119,7 +119,7 @@ def _map_refs(
     places = [k for k, h in zip(axes, held) if h]
 
     def pure(values: list, *others: Any) -> tuple:
-        given = list(map(new_ref, values))
+        given = list(map(ref_like, refs, values))
         positional, named = joined(given, others)
         out = fun(*positional, **named)
         return [r.value for r in given], out
