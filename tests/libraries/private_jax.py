@@ -67,6 +67,8 @@ class Absent:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and (_running or name not in ("__name__", "__members__")):
             raise AttributeError(name)
+        if name == "cache_clear":  # of a function that is not there: there is nothing to forget
+            return lambda: None
         return {"__name__": self._name, "__members__": {}}.get(name) or Absent(
             f"{self._name}.{name}"
         )
