@@ -59,8 +59,7 @@ _NAMES = {
         "make_array_from_single_device_arrays"
     ),
     "fnx.sharding": "NamedSharding P make_mesh reshard set_mesh",
-    "fnx.transforms.shard_map": "pmap shard_map",
-    "fnx.transforms.smap": "smap",
+    "fnx.transforms.shard_map": "pmap shard_map smap",
     "fnx.transforms.make_jaxpr": "ShapeDtypeStruct eval_shape make_jaxpr",
 }
 for _module, _names in _NAMES.items():

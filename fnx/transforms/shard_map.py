@@ -30,7 +30,12 @@ from fnx.interpreters.primitives.members import (
 )
 from fnx.interpreters.spmd import bound_axes, spmd
 from fnx.ops.structure.basic import reshape, slice_axis
-from fnx.process.constraints import constrained
+from fnx.process.constraints import (
+    constrained,
+    flatten_specs,
+    names_of,
+    specs_of_arguments,
+)
 from fnx.process.devices import devices as all_devices
 from fnx.process.devices import local_device_count, ranks
 from fnx.process.mesh import (
@@ -50,7 +55,6 @@ from fnx.process.spread import mesh_spans
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import check_callable, flatten_arrays, name_of, wraps
 from fnx.transforms.jit import BACKEND, Jitted, jit
-from fnx.transforms.specs import flatten_specs, is_cut, names_of, specs_of_arguments
 from fnx.transforms.static_args import integers
 from fnx.transforms.vmap import flatten_axes, map_elements, place_result
 
@@ -301,10 +305,7 @@ def _mapped(
     """The results of all devices, side by side."""
     whole_mesh = get_mesh() if mesh is None else mesh
     given, treedef = operations.tree_flatten(args)
-    specs = specs_of_arguments(in_specs, args, axes, name_of(f))
-    # Whatever is not cut may be no array: a function, a setting, a number that is meant as Python's.
-    cut = [is_cut(x, s) for x, s in zip(given, specs)]
-    specs = [s for s, c in zip(specs, cut) if c]
+    cut, specs = specs_of_arguments(in_specs, args, axes, name_of(f))
     what = "arguments of a function under shard_map"
     leaves, _ = flatten_arrays([x for x, c in zip(given, cut) if c], what)
     ins = [_cut_of(x, s, axes, f"in_specs, {name_of(f)}") for x, s in zip(leaves, specs)]
@@ -351,6 +352,40 @@ def _mapped(
     if is_mesh:
         results = [lie(x, NamedSharding(whole_mesh, s)) for x, s in zip(results, wanted)]
     return operations.tree_unflatten(structures[0], results)
+
+
+def smap(
+    f: Callable | None = None, /, *, in_axes: Any = Infer, out_axes: Any, axis_name: Any
+) -> Callable:
+    """The function that applies `f` to each device's part along one axis of the mesh that was set.
+
+    `in_axes` says which axis of each argument is cut (None: all devices get the whole), a number or a tuple
+    with a pytree prefix for each argument; by default it is as arguments lie. `out_axes` says along which
+    axis results are joined.
+
+    >>> with fnx.set_mesh(fnx.make_mesh((1,), ("x",))):
+    ...     fnx.smap(lambda a: 2 * a, in_axes=0, out_axes=0, axis_name="x")(jnp.ones(2))
+    Array([2., 2.], dtype=float64)
+    """
+    if f is None:
+        return lambda g: smap(g, in_axes=in_axes, out_axes=out_axes, axis_name=axis_name)
+    check_callable(f, "smap")
+    if isinstance(axis_name, list | tuple):
+        raise TypeMismatch(f"smap with axis_name={axis_name!r}; expected the name of one axis")
+    if not (in_axes is None or in_axes is Infer or isinstance(in_axes, int | tuple)):
+        raise TypeMismatch(
+            "smap in_axes must be an integer, None, or a tuple with an entry for each argument, got "
+            f"{in_axes!r}"
+        )
+
+    def spec(axis: Any) -> PartitionSpec:
+        if axis is not None and (type(axis) is not int or axis < 0):
+            raise TypeMismatch(f"smap along axis {axis!r}; expected None or a number, from 0")
+        return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, axis_name)
+
+    specs = lambda axes: operations.tree_map(spec, axes, is_leaf=lambda a: a is None)
+    ins = Infer if in_axes is Infer else specs(in_axes)
+    return shard_map(f, in_specs=ins, out_specs=specs(out_axes), axis_names={axis_name})
 
 
 def _manual_axes(mesh: Any, axis_names: Any, name: str) -> dict[str, int]:
@@ -410,4 +445,4 @@ def _cut_to(
     return (*where, *[()] * (rank - len(where)))
 
 
-__all__ = ["Mesh", "pmap", "shard_map"]
+__all__ = ["Mesh", "pmap", "shard_map", "smap"]
