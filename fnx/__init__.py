@@ -77,6 +77,7 @@ if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx.custom_derivatives import custom_vjp as custom_vjp
     from fnx.dtypes import float0 as float0
     from fnx.experimental.index_checks import debug_index as debug_index
+    from fnx.experimental.shard_map import smap as smap
     from fnx.observe.benchmark import benchmark as benchmark
     from fnx.observe.notebook import load_ipython_extension as load_ipython_extension
     from fnx.observe.notebook import unload_ipython_extension as unload_ipython_extension
@@ -122,6 +123,8 @@ if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx.process.settings import explain_cache_misses as explain_cache_misses
     from fnx.process.settings import legacy_prng_key as legacy_prng_key
     from fnx.process.settings import log_compiles as log_compiles
+    from fnx.process.settings import no_execution as no_execution
+    from fnx.process.settings import no_tracing as no_tracing
     from fnx.process.settings import numpy_dtype_promotion as numpy_dtype_promotion
     from fnx.process.settings import numpy_rank_promotion as numpy_rank_promotion
     from fnx.process.settings import softmax_custom_jvp as softmax_custom_jvp

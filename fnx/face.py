@@ -50,15 +50,16 @@ _NAMES = {
         "check_tracer_leaks checking_leaks config debug_key_reuse default_device "
         "default_matmul_precision default_prng_impl disable_jit enable_checks "
         "enable_custom_prng enable_x64 explain_cache_misses legacy_prng_key log_compiles "
-        "numpy_dtype_promotion numpy_rank_promotion softmax_custom_jvp threefry_partitionable "
-        "transfer_guard transfer_guard_device_to_device transfer_guard_device_to_host "
-        "transfer_guard_host_to_device"
+        "no_execution no_tracing numpy_dtype_promotion numpy_rank_promotion softmax_custom_jvp "
+        "threefry_partitionable transfer_guard transfer_guard_device_to_device "
+        "transfer_guard_device_to_host transfer_guard_host_to_device"
     ),
     "fnx.process.shards": (
         "Shard make_array_from_callback make_array_from_process_local_data "
         "make_array_from_single_device_arrays"
     ),
     "fnx.sharding": "NamedSharding P make_mesh reshard set_mesh",
+    "fnx.experimental.shard_map": "smap",
     "fnx.transforms.shard_map": "pmap shard_map",
     "fnx.transforms.make_jaxpr": "ShapeDtypeStruct eval_shape make_jaxpr",
 }

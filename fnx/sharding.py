@@ -8,6 +8,7 @@ from fnx.process.abstract_devices import (
 from fnx.process.mesh import (
     AbstractMesh,
     AxisType,
+    Infer,
     Mesh,
     P,
     PartitionSpec,
@@ -26,6 +27,7 @@ __all__ = [
     "AbstractDevice",
     "AbstractMesh",
     "AxisType",
+    "Infer",
     "ManualAxisType",
     "Mesh",
     "NamedSharding",

@@ -161,7 +161,7 @@ class CapturedRefs(InvalidValue):
     def __init__(self, what: str, refs: tuple):
         super().__init__(
             f"{what} uses {len(refs)} mutable references (new_ref) that were made outside it, which only "
-            "jit, loops and branches can do. Make them inside, or return arrays."
+            "jit, checkpoint, loops and branches can do. Make them inside, or return arrays."
         )
         self.refs = refs
 

@@ -93,6 +93,14 @@ def kind_of(x: Any) -> str:
     return f"an array of shape {x.shape}" if isinstance(x, Array) else type(x).__name__
 
 
+def no_truth(x: Array) -> InvalidValue:
+    """What the truth of an array of no or several elements ends in."""
+    return InvalidValue(
+        f"the truth of an array of shape {x.shape} and dtype {x.dtype}; expected one element. Use jnp.any "
+        "or jnp.all, or jnp.where for a choice an element"
+    )
+
+
 class ConcreteArray(Array):
     """Numbers that nobody writes to, in a C-contiguous NumPy array, or in a `Buffer` elsewhere."""
 
@@ -185,10 +193,7 @@ class ConcreteArray(Array):
         try:
             return bool(self._value)
         except ValueError:
-            raise InvalidValue(
-                f"the truth of an array of shape {self.shape} and dtype {self.dtype}; expected one "
-                "element. Use jnp.any or jnp.all, or jnp.where for a choice an element"
-            ) from None
+            raise no_truth(self) from None
 
     def __int__(self) -> int:
         return self._number(int)

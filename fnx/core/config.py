@@ -122,6 +122,8 @@ default_prng_impl = Setting(
     "the generator of keys of which none is named: threefry2x32, rbg, unsafe_rbg",
     calls=True,
 )
+no_tracing = Setting("no_tracing", False, "raise where jit would trace a function")
+no_execution = Setting("no_execution", False, "raise where a jitted function would run", calls=True)
 progress = Setting("progress", False, "show how far compiled loops are", calls=True)
 log_compiles = Setting(
     "log_compiles", False, "log what is traced and compiled, and how long it took"

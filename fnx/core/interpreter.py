@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from fnx.core import config, dtypes
-from fnx.core.array import Array, ConcreteArray, as_array
+from fnx.core.array import Array, ConcreteArray, as_array, no_truth
 from fnx.core.aval import ShapedArray, check_size, too_large
 from fnx.core.buffer import on_host
 from fnx.core.errors import (
@@ -161,6 +161,8 @@ class Tracer(Array):
         return value
 
     def __bool__(self) -> bool:
+        if self.size != 1:  # whatever its numbers are
+            raise no_truth(self)
         return bool(self._concrete(TracerBoolConversionError, "the truth"))
 
     def __int__(self) -> int:

@@ -49,22 +49,54 @@ def _names(axis_name: Any) -> tuple[AxisName, ...]:
     return names
 
 
-def _groups(groups: Any, names: tuple[AxisName, ...]) -> ops.Groups:
-    """Groups as tuples, checked: each member is in one, and all have one size."""
+def _groups(groups: Any, names: tuple[AxisName, ...], even: bool = True) -> ops.Groups:
+    """Groups as tuples, checked: each member is in one, and, if `even`, all have one size."""
     if groups is None:
         return None
     found = tuple([tuple([int(k) for k in group]) for group in groups])
-    if len(names) != 1:
-        raise InvalidValue(f"axis_index_groups with several axis names {names}; expected one name")
-    size = _size_of(names[0])
+    size = axis_size(names)
     if sorted(k for group in found for k in group) != list(range(size)):
+        what = f"the axis {names[0]!r}" if len(names) == 1 else f"the axes {names}"
         raise InvalidValue(
-            f"axis_index_groups {found} must hold each index of the axis {names[0]!r}, 0 to "
-            f"{size - 1}, once"
+            f"axis_index_groups {found} must hold each index of {what}, 0 to {size - 1}, once"
         )
-    if len({len(group) for group in found}) != 1:
+    if even and len({len(group) for group in found}) != 1:
         raise InvalidValue(f"axis_index_groups {found} must be of equal sizes")
     return found
+
+
+def _is_gathered(names: tuple[AxisName, ...], groups: ops.Groups) -> bool:
+    """Whether collectives within groups are made of what all members have."""
+    return groups is not None and (len(names) > 1 or len({len(g) for g in groups}) > 1)
+
+
+class _Group:
+    """The group of a member, whose groups are of several named axes, or of different sizes."""
+
+    def __init__(self, names: tuple[AxisName, ...], groups: Any):
+        self.names, self.index = names, axis_index(names)
+        longest = max(len(g) for g in groups)
+        self.table = np.zeros(
+            (axis_size(names), longest), np.int32
+        )  # the members of each one's group
+        self.sizes, self.places = (np.zeros(len(self.table), np.int32) for _ in range(2))
+        for group in groups:
+            for place, k in enumerate(group):
+                self.table[k] = [*group, *[group[0]] * (longest - len(group))]
+                self.sizes[k], self.places[k] = len(group), place
+
+    def of(self, table: np.ndarray) -> Array:
+        """What a table has for this member."""
+        return jnp.asarray(table)[self.index]
+
+    def rows(self, v: Array) -> Array:
+        """`v` of the members, in order, along a first axis; the first one's again where there are fewer."""
+        return all_gather(v, self.names)[self.of(self.table)]
+
+    def sum(self, v: Array) -> Array:
+        rows, size = self.rows(v), self.of(self.sizes)
+        known = jnp.arange(rows.shape[0]).reshape((-1, *[1] * v.ndim)) < size
+        return jnp.sum(jnp.where(known, rows, jnp.zeros((), v.dtype)), 0, dtype=v.dtype)
 
 
 def _group_size(names: tuple[AxisName, ...], groups: ops.Groups) -> int:
@@ -121,8 +153,10 @@ def psum(x: Tree, axis_name: Any, *, axis_index_groups: Any = None) -> Tree:
     given = tuple(axis_name) if isinstance(axis_name, (tuple, list)) else (axis_name,)
     own = tuple([a for a in given if type(a) is int])
     names = _names(tuple([a for a in given if type(a) is not int]))
-    groups = _groups(axis_index_groups, names)
-    size = _group_size(names, groups)
+    groups = _groups(axis_index_groups, names, even=False)
+    group = _Group(names, groups) if _is_gathered(names, groups) else None
+    even = group is None or len(set(group.sizes.tolist())) == 1
+    size = _group_size(names, groups) if even else group.of(group.sizes)  # type: ignore[union-attr]
 
     def one(leaf: Any) -> Any:
         if isinstance(leaf, _PYTHON) and not own:
@@ -132,6 +166,8 @@ def psum(x: Tree, axis_name: Any, *, axis_index_groups: Any = None) -> Tree:
         v = to_array(leaf, "psum")
         v = convert(v, np.dtype(np.int32)) if kind(v.dtype) == "b" else v
         v = Sum(tuple([canonical_axis(a, v.ndim) for a in own]))(v) if own else v
+        if group is not None:
+            return group.sum(v)
         return ops.PSum(names, groups)(v) if names else v
 
     return operations.tree_map(one, x)
@@ -160,8 +196,11 @@ def _extremum(name: str, prim: Any, which: str, gives: str) -> Callable:
     @named(name, doc)
     def fn(x: Tree, axis_name: Any, *, axis_index_groups: Any = None) -> Tree:
         names = _names(axis_name)
-        groups = _groups(axis_index_groups, names)
-        return _map(prim(names, groups), x, name)
+        groups = _groups(axis_index_groups, names, even=False)
+        if not _is_gathered(names, groups):
+            return _map(prim(names, groups), x, name)
+        group, reduce = _Group(names, groups), jnp.max if prim is ops.PMax else jnp.min
+        return _map(lambda v: reduce(group.rows(v), 0), x, name)
 
     return fn
 
@@ -288,6 +327,9 @@ def all_gather(
     def one(v: Array) -> Array:
         d = canonical_axis(axis, v.ndim if tiled else v.ndim + 1)
         shape = v.shape
+        if _is_gathered(names, groups):
+            rows = jnp.moveaxis(_Group(names, groups).rows(v), 0, d)
+            return jnp.reshape(rows, (*shape[:d], -1, *shape[d + 1 :])) if tiled else rows
         for name in reversed(names):
             size = _group_size((name,), groups)
             v = ops.AllGather(d, groups, name, size, tiled)(v)
@@ -319,6 +361,10 @@ def psum_scatter(
     def one(v: Array) -> Array:
         d = canonical_axis(scatter_dimension, v.ndim)
         ops.check_divisible("psum_scatter", v.shape, d, _group_size(names, groups), tiled)
+        if _is_gathered(names, groups):
+            group = _Group(names, groups)
+            parts = _parts(group.sum(v), d, _group_size(names, groups), tiled)
+            return jnp.take(parts, group.of(group.places), axis=d)
         if len(names) > 1 and not tiled:
             sizes = [_size_of(n) for n in names]
             v = jnp.reshape(v, (*v.shape[:d], *sizes, *v.shape[d + 1 :]))
@@ -327,6 +373,13 @@ def psum_scatter(
         return v
 
     return _map(one, x, "psum_scatter")
+
+
+def _parts(v: Array, axis: int, count: int, tiled: bool) -> Array:
+    """An array with its parts along an axis, which are elements, or blocks that keep their own axis."""
+    if not tiled:
+        return v
+    return jnp.reshape(v, (*v.shape[:axis], count, v.shape[axis] // count, *v.shape[axis + 1 :]))
 
 
 def all_to_all(
@@ -357,9 +410,12 @@ def all_to_all(
         ops.check_divisible("all_to_all", v.shape, s, size, tiled)
         if len(names) == 1:
             return ops.AllToAll(groups, names[0], size, c, s, tiled)(v)
-        if tiled:
-            v = jnp.reshape(v, (*v.shape[:s], size, v.shape[s] // size, *v.shape[s + 1 :]))
-        parts = jnp.take(all_gather(v, names), axis_index(names), axis=s + 1)
+        v = _parts(v, s, size, tiled)
+        if groups is None:
+            parts = jnp.take(all_gather(v, names), axis_index(names), axis=s + 1)
+        else:
+            group = _Group(names, groups)
+            parts = jnp.take(group.rows(v), group.of(group.places), axis=s + 1)
         out = jnp.moveaxis(parts, 0, c)
         if not tiled:
             return out

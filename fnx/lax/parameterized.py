@@ -281,6 +281,7 @@ def full_like(
     Array([7, 7], dtype=int64)
     """
     del sharding
+    x = x if hasattr(x, "weak_type") else to_array(x, "full_like")
     weak = dtype is None and x.weak_type
     out = full(x.shape if shape is None else shape, fill_value, x.dtype if dtype is None else dtype)
     return ConvertElementType(out.dtype, True)(out) if weak and not out.weak_type else out

@@ -1,14 +1,14 @@
 """Discrete Fourier transforms, with numpy.fft's names and conventions."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.array import Array
-from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
+from fnx.core.errors import InvalidValue, ShapeError
 from fnx.numpy.arrays.creation import array
 from fnx.numpy.arrays.public_calls import serve as _retell
 from fnx.numpy.arrays.util import canonical_axes, convert, integer, named, promote_inexact, to_array
@@ -17,7 +17,7 @@ from fnx.numpy.structure.shapes import moveaxis
 from fnx.numpy.structure.tiling import roll
 from fnx.ops.base.broadcast import scalar
 from fnx.ops.elementwise import arithmetic as ops
-from fnx.ops.linalg.fft import FFT
+from fnx.ops.linalg.fft import FFT, WrongNumbers
 from fnx.ops.structure.slice import Pad
 
 
@@ -45,7 +45,7 @@ def _prepared(kind: str, x: Array) -> Array:
         x = convert(x, dtypes.float32)
     if kind == "rfft":
         if dtypes.is_complex(x.dtype):
-            raise TypeMismatch(f"{kind} of dtype {x.dtype}; expected real numbers: use fft")
+            raise WrongNumbers(f"{kind} of dtype {x.dtype}; expected real numbers: use fft")
         return x
     return convert(x, dtypes.complex_of(x.dtype))
 
@@ -65,9 +65,7 @@ def transform(kind: str, a: Any, s: Any, axes: Any, norm: str | None) -> Array:
     axes = tuple([k + x.ndim if k < 0 else k for k in axes])
     canonical_axes(tuple(set(axes)), x.ndim)
     if len(set(axes)) != len(axes):
-        for k, n in list(zip(axes, s or [None] * len(axes)))[::-1]:
-            x = transform(kind, x, None if n is None else (n,), (k,), norm)
-        return x
+        return _one_after_the_other(kind, x, s, axes, norm)
     x = moveaxis(x, axes, range(x.ndim - len(axes), x.ndim)) if axes else x
     if not axes:
         return x
@@ -91,6 +89,24 @@ def transform(kind: str, a: Any, s: Any, axes: Any, norm: str | None) -> Array:
     if factor != 1.0:
         out = ops.mul(out, scalar(factor, out.dtype))
     return moveaxis(out, last, axes)
+
+
+def _one_after_the_other(kind: str, x: Array, s: Any, axes: Sequence[int], norm: Any) -> Array:
+    """Along axes of which some are the same, from the last to the first.
+
+    As in NumPy, numbers are real before (rfft) or behind (irfft) the transform along the last of the axes,
+    and lengths that are not given are those of the array before all.
+    """
+    lengths = [x.shape[k] for k in axes]
+    if s is None and kind == "irfft":
+        lengths[-1] = 2 * (lengths[-1] - 1)
+    steps = [(m if n is None else n, k) for n, m, k in zip(s or lengths, lengths, axes)]
+    kinds = [{"rfft": "fft", "irfft": "ifft"}.get(kind, kind)] * (len(axes) - 1) + [kind]
+    order = range(len(axes)) if kind == "irfft" else range(len(axes))[::-1]
+    for i in order:
+        n, k = steps[i]
+        x = transform(kinds[i], x, (n,), (k,), norm)
+    return x
 
 
 def _one(name: str, kind: str, doc: str) -> Callable:

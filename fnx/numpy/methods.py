@@ -66,13 +66,16 @@ def _block_until_ready(self):
     return self
 
 
-def _reshape(self, *args, order="C", **options):
+def _reshape(self, *args, order="C", shape=None, copy=None, out_sharding=None):
     """The elements in another shape: x.reshape(2, 3) or x.reshape((2, 3)); x.reshape() of one is ()."""
+    del copy, out_sharding
     new = args[0] if len(args) == 1 else args
     if not args:
-        if "shape" not in options and self.aval.size != 1:
+        if shape is None and self.aval.size != 1:
             raise TypeMismatch("reshape needs a shape: x.reshape(2, 3) or x.reshape((2, 3))")
-        new = options.pop("shape", ())
+        new = () if shape is None else shape
+    elif shape is not None:
+        raise TypeMismatch(f"reshape got the shapes {new} and {shape}; expected one")
     return shapes.reshape(self, new, order)
 
 

@@ -140,16 +140,18 @@ def default_backend() -> str:
     return "cpu"
 
 
-def device_put(x: Any, device: Any = None, *, src: Any = None, **_: Any) -> Any:
+def device_put(
+    x: Any, device: Any = None, *, src: Any = None, donate: Any = False, may_alias: Any = None
+) -> Any:
     """The leaves of a pytree as arrays of their own.
 
-    `device`: a device, a sharding, None, or a pytree prefix of them. ValueError for anything else;
-    RuntimeError for deleted arrays.
+    `device`: a device, a sharding, None, or a pytree prefix of them. Those that are donated (`donate`, a
+    bool or a pytree prefix) are deleted. ValueError for any other device; RuntimeError for deleted arrays.
 
     >>> fnx.device_put(np.ones(2))
     Array([1., 1.], dtype=float64)
     """
-    del src
+    del src, may_alias
     leaves, structure = operations.tree_flatten(x)
     if type(device) in (tuple, list, dict):
         places = operations.broadcast_prefix(device, x, is_leaf=lambda d: d is None)
@@ -159,8 +161,14 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, **_: Any) -> Any:
         _check_place(place)
     if any(getattr(p, "platform", "cpu") == "gpu" for p in places):
         gpu = import_module("fnx.lowering.cuda.device")
-        return structure.unflatten(map(gpu.put, leaves, places))
-    return structure.unflatten(map(_put, leaves, places))
+        found = list(map(gpu.put, leaves, places))
+    else:
+        found = list(map(_put, leaves, places))
+    if donate is not False:
+        for leaf, gone in zip(leaves, operations.broadcast_prefix(donate, x), strict=True):
+            if gone and type(leaf) is ConcreteArray and not any(leaf is y for y in found):
+                leaf.delete()  # type: ignore[attr-defined]
+    return structure.unflatten(found)
 
 
 def _put(x: Any, place: Any) -> Array:
@@ -212,9 +220,12 @@ def block_until_ready(x: Any) -> Any:
 
 
 def copy_to_host_async(x: Any) -> Any:
-    """`x` itself: arrays are on the host.
+    """`x` itself: arrays are on the host; leaves that have a method of this name are asked to begin.
 
     >>> fnx.copy_to_host_async(jnp.ones(2))
     Array([1., 1.], dtype=float64)
     """
+    for leaf in operations.tree_leaves(x):
+        if (begin := getattr(leaf, "copy_to_host_async", None)) is not None:
+            begin()
     return x

@@ -96,6 +96,16 @@ def spec_names(spec: Sequence[Any]) -> list[tuple[str, ...]]:
     ]
 
 
+class _Infer:
+    """Says that how values are cut is to be seen from how they lie."""
+
+    def __repr__(self) -> str:
+        return "Infer"
+
+
+Infer = _Infer()
+
+
 class AxisType(Enum):
     """How an axis of a mesh is used; it makes no difference on one device.
 

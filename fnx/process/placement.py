@@ -89,7 +89,7 @@ class HostBuffer(Buffer):
         self._value, self.place, self.origin = value, place, origin
 
     def fetch(self) -> np.ndarray:
-        return np.ascontiguousarray(self._value)
+        return np.asarray(self._value, order="C")  # np.ascontiguousarray makes rank 1 of rank 0
 
 
 def put(x: Array, place: Any) -> ConcreteArray:

@@ -104,7 +104,7 @@ class RankProgram:
                 np.ascontiguousarray(np.asarray(value)[place.indices[m]]).reshape(place.part)
                 for m in self.here
             ]
-        own = [np.ascontiguousarray(value.parts[self.devices[m]]) for m in self.here]
+        own = [np.asarray(value.parts[self.devices[m]], order="C") for m in self.here]
         if any(p.shape != place.part for p in own):
             raise InvalidValue(
                 f"operand {k} of {self.members.of} lies in several processes, as {value.sharding} says, "

@@ -19,6 +19,8 @@ _BY_JAX_NAME = {
     "jax_explain_cache_misses": _config.explain_cache_misses,
     "jax_default_prng_impl": _config.default_prng_impl,
     "jax_log_compiles": _config.log_compiles,
+    "jax_no_execution": _config.no_execution,
+    "jax_no_tracing": _config.no_tracing,
     "jax_num_cpu_devices": _config.num_devices,
     "jax_numpy_dtype_promotion": _config.numpy_dtype_promotion,
     "jax_numpy_rank_promotion": _config.numpy_rank_promotion,
@@ -221,6 +223,29 @@ def explain_cache_misses(new_val: bool = True) -> AbstractContextManager[None]:
     >>> logging.getLogger("fnx").disabled = False
     """
     return _config.explain_cache_misses(new_val)
+
+
+def no_tracing(new_val: bool = True) -> AbstractContextManager[None]:
+    """Within it a jitted function that would have to be traced for its arguments raises RuntimeError.
+
+    >>> double = fnx.jit(lambda x: 2 * x)
+    >>> double(1.0)
+    Array(2., dtype=float64, weak_type=True)
+    >>> with fnx.no_tracing():
+    ...     double(3.0)
+    Array(6., dtype=float64, weak_type=True)
+    """
+    return _config.no_tracing(new_val)
+
+
+def no_execution(new_val: bool = True) -> AbstractContextManager[None]:
+    """Within it a jitted function that would run raises RuntimeError; operations outside of `jit` do run.
+
+    >>> with fnx.no_execution():
+    ...     fnx.eval_shape(fnx.jit(jnp.sin), 1.0).shape
+    ()
+    """
+    return _config.no_execution(new_val)
 
 
 def numpy_dtype_promotion(new_val: str = "standard") -> AbstractContextManager[None]:

@@ -149,7 +149,7 @@ class Lowered(_Stage):
 
 
 class Compiled(_Stage):
-    """A compiled program, called with arguments of the types that it was compiled for.
+    """A compiled program, called with arguments of the types that it was compiled for, without static ones.
 
     `seconds` tells how long tracing and each pass of the compiler took.
     """
@@ -190,9 +190,10 @@ class Compiled(_Stage):
         return operations.tree_unflatten(program.structure, Empty.within(empty, found))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self.static.any:
-            args, kwargs, _ = self.static.split(args, kwargs)
         leaves, treedef = operations.tree_flatten((args, kwargs))
+        if treedef != self.treedef and self.static.any:  # static ones may be given, too
+            args, kwargs, _ = self.static.split(args, kwargs)
+            leaves, treedef = operations.tree_flatten((args, kwargs))
         if treedef != self.treedef:
             raise TypeMismatch(
                 f"a compiled function was called with the arguments {operations.shown(treedef)}; it was "

@@ -11,9 +11,10 @@ from fnx.core.source import brief
 from fnx.interpreters.linearize import linearize_jaxpr
 from fnx.interpreters.passes.simplify import simplify
 from fnx.interpreters.primitives.checkpoint import Checkpoint, Named
-from fnx.interpreters.trace import trace
+from fnx.interpreters.trace import CapturedRefs, trace
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import flatten_arrays, name_of, wraps
+from fnx.transforms.mutable_refs import RefGiven, through_refs
 
 __all__ = [
     "checkpoint",
@@ -65,23 +66,37 @@ def checkpoint(
         fixed = {k: v for k, v in kwargs.items() if k in names}
         dynamic = tuple(a for k, a in enumerate(args) if k not in static)
         named = {k: v for k, v in kwargs.items() if k not in names}
-        leaves, treedef = flatten_arrays((dynamic, named), f"arguments of {name_of(fun)}")
-        structures: list = []
 
-        def flat(*xs: Array) -> list[Array]:
-            some, more = treedef.unflatten(xs)
+        def call(*some: Any, **more: Any) -> Any:
             rest = iter(some)
             full = [args[k] if k in static else next(rest) for k in range(len(args))]
-            arrays, structure = flatten_arrays(fun(*full, **more, **fixed), "results")
-            structures.append(structure)
-            return arrays
+            return fun(*full, **more, **fixed)
 
-        what = f"checkpoint of {name_of(fun)}"
-        jaxpr, consts = trace(flat, [x.aval for x in leaves], what=what, name=name_of(fun))
-        outs = Checkpoint(jaxpr, policy)(*consts, *leaves)
-        return operations.tree_unflatten(structures[0], outs)
+        call.__name__ = name_of(fun)
+        try:
+            return _checkpointed(call, policy, dynamic, named)
+        except (RefGiven, CapturedRefs):
+            transform = lambda f: lambda *xs: _checkpointed(f, policy, xs, {})
+            return through_refs(call, dynamic, named, transform, f"checkpoint of {name_of(fun)}")
 
     return checkpointed
+
+
+def _checkpointed(fun: Callable, policy: Policy | None, args: tuple, kwargs: dict) -> Any:
+    """Results of a function of arrays, as one equation."""
+    name = name_of(fun)
+    leaves, treedef = flatten_arrays((args, kwargs), f"arguments of {name}")
+    structures: list = []
+
+    def flat(*xs: Array) -> list[Array]:
+        some, more = treedef.unflatten(xs)
+        arrays, structure = flatten_arrays(fun(*some, **more), "results")
+        structures.append(structure)
+        return arrays
+
+    jaxpr, consts = trace(flat, [x.aval for x in leaves], what=f"checkpoint of {name}", name=name)
+    outs = Checkpoint(jaxpr, policy)(*consts, *leaves)
+    return operations.tree_unflatten(structures[0], outs)
 
 
 remat = checkpoint

@@ -25,6 +25,7 @@ from fnx.interpreters.trace import trace
 from fnx.ops.structure.basic import convert, zeros
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import flatten_arrays, name_of, signature_of, wraps
+from fnx.transforms.mutable_refs import Ref
 from fnx.transforms.symbolic_zeros import (
     CustomVJPPrimal,
     SymbolicZero,
@@ -265,13 +266,12 @@ class custom_vjp(_WithRule):
                 f"no rule is defined for the custom_vjp function {name}; use defvjp"
             )
         static, dynamic, join = self.split(args)
-        leaves, treedef = flatten_arrays(dynamic, f"arguments of {name}")
-        rule = _Reverse(self, name, static, join, treedef, [x.aval for x in leaves])
+        given = _Arguments(dynamic, f"arguments of {name}")
+        leaves = given.arrays
+        rule = _Reverse(self, name, static, join, given)
 
         def fun(*xs: Array) -> list[Array]:
-            return rule.results.flatten(
-                call_users(self.fun, *join(treedef.unflatten(xs))), "results"
-            )
+            return rule.results.flatten(call_users(self.fun, *join(given.tree(xs))), "results")
 
         prim = CustomVJP(
             fun, name, fwd=rule.forward, bwd=rule.backward, results=rule.results,
@@ -281,16 +281,39 @@ class custom_vjp(_WithRule):
         return rule.results.structure.unflatten(map(unboxed, outs))
 
 
+class _Arguments:
+    """The arguments that a rule is of: arrays, and mutable references, which the rule gets as they are."""
+
+    def __init__(self, dynamic: tuple, what: str):
+        leaves, self.treedef = operations.tree_flatten(dynamic)
+        self.refs = {k: x for k, x in enumerate(leaves) if type(x) is Ref}
+        if self.refs:
+            self.arrays, _ = flatten_arrays([x for x in leaves if type(x) is not Ref], what)
+        else:
+            self.arrays, self.treedef = flatten_arrays(dynamic, what)
+
+    def tree(self, xs: Sequence) -> Any:
+        """The arguments, of these arrays."""
+        it = iter(xs)
+        n = len(xs) + len(self.refs)
+        return self.treedef.unflatten(
+            [self.refs[k] if k in self.refs else next(it) for k in range(n)]
+        )
+
+    def of_arrays(self, leaves: Sequence) -> list:
+        """What goes with arrays, of what goes with all leaves."""
+        return [x for k, x in enumerate(leaves) if k not in self.refs]
+
+
 class _Reverse:
     """A user's fwd and bwd as functions of arrays."""
 
-    def __init__(
-        self, of: custom_vjp, name: str, static: tuple, join: Callable, treedef: Any, avals: list
-    ):
+    def __init__(self, of: custom_vjp, name: str, static: tuple, join: Callable, given: _Arguments):
         assert of.fwd is not None
         assert of.bwd is not None
         self.name, self.fwd, self.bwd, self.symbolic = name, of.fwd, of.bwd, of.symbolic
-        self.static, self.join, self.treedef, self.avals = static, join, treedef, avals
+        self.static, self.join, self.given = static, join, given
+        self.avals = [x.aval for x in given.arrays]
         self.results = _Results(name)
         self.kept: Any = None  # the structure of the residuals, and those that are not arrays
 
@@ -298,7 +321,7 @@ class _Reverse:
         if self.symbolic:
             n = len(xs) // 2
             xs = tuple([CustomVJPPrimal(x, flag is not None) for x, flag in zip(xs, xs[n:])])
-        made = call_users(self.fwd, *self.join(self.treedef.unflatten(xs)))
+        made = call_users(self.fwd, *self.join(self.given.tree(xs)))
         if not isinstance(made, (tuple, list)) or len(made) != 2:
             raise TypeMismatch(
                 f"fwd of {self.name} must return a pair, result and residuals, got {kind_of(made)}"
@@ -326,7 +349,7 @@ class _Reverse:
 
     def flat_cotangents(self, found: Any) -> list[Array | None]:
         """One cotangent per leaf of the arguments."""
-        parts = operations.treedef_children(self.treedef)
+        parts = operations.treedef_children(self.given.treedef)
         if not isinstance(found, (tuple, list)) or len(found) != len(parts):
             got = f"{len(found)}" if isinstance(found, (tuple, list)) else kind_of(found)
             raise TypeMismatch(
@@ -335,6 +358,7 @@ class _Reverse:
             )
         flat = [ct for given, part in zip(found, parts) for ct in self._spread(given, part)]
         what = f"a cotangent from bwd of {self.name}"
+        flat = self.given.of_arrays(flat)
         return [_cotangent(c, a, what) for c, a in zip(flat, self.avals)]
 
     def _spread(self, ct: Any, part: Any) -> list:

@@ -29,6 +29,7 @@ from fnx.pytree.flatten_fun import (
     split_args,
     wraps,
 )
+from fnx.transforms.mutable_refs import Ref, addupdate
 
 # --- reverse mode -------------------------------------------------------------------------------
 
@@ -243,7 +244,7 @@ class _Pull(_Linear):
         (ct,), types = given, self.types
         cts, structure = operations.tree_flatten(ct)
         if structure != types.structure:
-            raise TypeMismatch(
+            raise TangentMismatch(
                 f"the cotangent of a vjp is {operations.shown(structure)}; expected the structure of the "
                 f"result, {operations.shown(types.structure)}"
             )
@@ -253,6 +254,21 @@ class _Pull(_Linear):
         back = pulled(self.tape.pull, cts, types.outs, types.inputs, self.tape.eqns)
         grads = [_filled(g, a) for g, a in zip(back, types.inputs, strict=True)]
         return operations.tree_unflatten(types.treedef, grads)
+
+    def with_refs(self, *refs: Any) -> Callable:
+        """The same function, which adds the cotangents of arguments to the Refs that are given for them.
+
+        For each argument there is a pytree prefix: a Ref, or anything else where the cotangent is returned.
+        None is returned for what a Ref gets.
+        """
+        return lambda ct: operations.tree_map(_added, refs, self(ct), is_leaf=lambda r: r is None)
+
+
+def _added(ref: Any, cotangents: Any) -> Any:
+    if not isinstance(ref, Ref):
+        return cotangents
+    addupdate(ref, ..., cotangents)
+    return None
 
 
 class _Push(_Linear):

@@ -32,11 +32,12 @@ from fnx.pytree import operations
 from fnx.pytree.flatten_fun import aval_like, flatten_arrays, name_of
 from fnx.transforms.aot import Lowered, Traced
 from fnx.transforms.make_jaxpr import flatten_types
-from fnx.transforms.mutable_refs import Ref, carrying, check_distinct, new_ref, write
+from fnx.transforms.mutable_refs import Ref, carrying, check_distinct, new_ref, still_there, write
 from fnx.transforms.static_args import Fixed, Static
 from fnx.transforms.traced_program import (
     BACKEND,
     Empty,
+    Forbidden,
     Program,
     backend_of,
     check_options,
@@ -138,7 +139,7 @@ class Jitted:
         try:
             program = self._program(arrays, treedef, fixed)
         except CapturedRefs as found:
-            self._refs = found.refs
+            self._refs = still_there(found)
             return self._call(args, kwargs, fixed)
         given = Empty.without(program.empty.inputs, arrays)
         if Buffer.exist and current.get() is evaluate:
@@ -156,12 +157,14 @@ class Jitted:
         Those are the arguments number `held`, and the ones that the function uses from outside.
         """
         refs = self._refs
-        key = "refs", treedef, fixed, held, refs
+        kinds = tuple([leaves[k]._kind for k in held])
+        key = "refs", treedef, fixed, held, kinds, refs
         if key not in self._programs:
             carried = carrying(self.fun, refs)
 
             def pure(values: list, leaves: list) -> tuple:
-                given = [new_ref(x) if k in held else x for k, x in enumerate(leaves)]
+                kind = dict(zip(held, kinds))
+                given = [new_ref(x, kind=kind[k]) if k in kind else x for k, x in enumerate(leaves)]
                 args, kwargs = operations.tree_unflatten(treedef, given)
                 args, kwargs = self.static.join(args, kwargs, fixed)
                 values, out = carried(values, *args, **kwargs)
@@ -173,7 +176,7 @@ class Jitted:
         try:
             values, ends, out = self._programs[key]([r.value for r in refs], plain)
         except CapturedRefs as found:
-            self._refs = (*refs, *found.refs)
+            self._refs = (*refs, *still_there(found))
             return self._call_with_refs(leaves, treedef, fixed, held)
         # Those from outside may be known to the program that was called alone.
         outside = [*refs, *self._programs[key]._refs]
@@ -212,6 +215,8 @@ class Jitted:
         key = (treedef, fixed, avals, config.of_traces(), config.backend.value, *around)
         program = self._programs.get(key)
         if program is None or not program.alive:
+            if config.no_tracing.value:
+                raise Forbidden(f"{name_of(self.fun)} would be traced anew, and no_tracing is set")
             if config.explain_cache_misses.value:
                 seen = [k for k in self._programs if k[0] != "refs"]
                 import_module("fnx.process.compile_log").explain_miss(self.fun, key, seen)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import TypeMismatch
@@ -103,6 +104,13 @@ def linear_transpose(fun: Callable, *primals: Any, reduce_axes: Sequence = ()) -
     structures: list = []
     flat = flat_function(fun, treedef, structures)
     jaxpr, consts = trace(flat, avals, what="linear_transpose")
+    kinds = {dtypes.is_inexact(a.dtype) for a in (*avals, *jaxpr.out_avals)}
+    if len(kinds) > 1:
+        raise TypeMismatch(
+            f"linear_transpose of a function from {', '.join([a.str_short() for a in avals])} to "
+            f"{', '.join([a.str_short() for a in jaxpr.out_avals])}; expected numbers with a fraction on "
+            "both sides, or integers on both"
+        )
     return _Transposed(consts, _Transposable(jaxpr, treedef, tuple(avals), structures[0]))
 
 

@@ -14,10 +14,11 @@ from fnx.core.interpreter import current, use
 from fnx.core.jaxpr import ClosedJaxpr
 from fnx.core.source import brief
 from fnx.interpreters.spmd import Spmd
-from fnx.interpreters.trace import trace
+from fnx.interpreters.trace import CapturedRefs, trace
 from fnx.ops.structure.basic import zeros
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import aval_like, check_callable, flatten_arrays, name_of, wraps
+from fnx.transforms.mutable_refs import Ref, carrying, ref_like
 
 
 class ShapeDtypeStruct:
@@ -127,17 +128,33 @@ def _static_split(fun: Callable, static_argnums: Any, args: tuple) -> tuple[Call
 
 
 def trace_user(fun: Callable, args: tuple, kwargs: dict, what: str) -> tuple:
-    """Jaxpr, constants and output structure of a function on arguments or ShapeDtypeStructs."""
+    """Jaxpr, constants and output structure of a function on arguments or ShapeDtypeStructs.
+
+    Mutable references are arrays that the jaxpr gets, as arguments or constants, and gives after results.
+    """
     leaves, treedef = flatten_types((args, kwargs))
+    held = [isinstance(x, Ref) for x in leaves]
     structures: list = []
 
     def flat(*xs: Array) -> list[Array]:
+        xs = [ref_like(r, x) if h else x for x, h, r in zip(xs, held, leaves)]
         given, named = operations.tree_unflatten(treedef, xs)
         arrays, structure = flatten_arrays(fun(*given, **named), f"results of {name_of(fun)}")
-        structures.append(structure)
-        return arrays
+        structures[:] = [structure]
+        return [*arrays, *[x.value for x, h in zip(xs, held) if h]]
 
-    jaxpr, consts = trace(flat, [aval_like(x) for x in leaves], what=what, name=name_of(fun))
+    avals = [x.aval if h else aval_like(x) for x, h in zip(leaves, held)]
+    try:
+        jaxpr, consts = trace(flat, avals, what=what, name=name_of(fun))
+    except CapturedRefs as found:
+        outside, carried = found.refs, carrying(flat, found.refs)
+        start = [r.value for r in outside]
+
+        def with_outside(*xs: Array) -> list[Array]:
+            values, arrays = carried(start, *xs)
+            return [*arrays, *values]
+
+        jaxpr, consts = trace(with_outside, avals, what=what, name=name_of(fun))
     return jaxpr, consts, structures[0]
 
 
@@ -174,7 +191,8 @@ def make_jaxpr(
         closed = ClosedJaxpr(jaxpr, consts)
         if not return_shape:
             return closed
-        shapes = [ShapeDtypeStruct(a.shape, a.dtype) for a in jaxpr.out_avals]
+        avals = jaxpr.out_avals[: structure.num_leaves]
+        shapes = [ShapeDtypeStruct(a.shape, a.dtype) for a in avals]
         return closed, unflatten_types(structure, shapes)
 
     make_jaxpr_f.__name__ = f"make_jaxpr({name_of(fun)})"
@@ -204,5 +222,6 @@ def eval_shape(fun: Callable, *args: Any, **kwargs: Any) -> Any:
         return operations.tree_map(_array_of, fun(*args, **kwargs))
 
     jaxpr, _, structure = trace_user(with_arrays, args, kwargs, f"eval_shape of {name_of(fun)}")
-    shapes = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in jaxpr.out_avals]
+    avals = jaxpr.out_avals[: structure.num_leaves]
+    shapes = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in avals]
     return unflatten_types(structure, shapes)

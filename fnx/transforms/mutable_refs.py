@@ -16,6 +16,7 @@ from fnx.core.errors import InvalidValue, TypeMismatch, TypePromotionError
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import Interpreter, Tracer, current
 from fnx.interpreters.trace import CapturedRefs, Stage
+from fnx.ops.elementwise.arithmetic import stop_gradient
 from fnx.ops.elementwise.convert import ConvertElementType
 from fnx.ops.structure.basic import zeros
 from fnx.pytree import operations
@@ -59,11 +60,11 @@ class Ref:
     Array([3., 0.], dtype=float64)
     """
 
-    __slots__ = ("__weakref__", "_aval", "_frozen", "_home", "_made_in", "_value")
+    __slots__ = ("__weakref__", "_aval", "_frozen", "_home", "_kind", "_made_in", "_value")
     __hash__ = object.__hash__
 
-    def __init__(self, value: Array):
-        self._aval = value.aval
+    def __init__(self, value: Array, kind: str | None = None):
+        self._aval, self._kind = value.aval, kind
         self._home, self._value, self._frozen = _stage(), value, False
         self._made_in = current.get()
 
@@ -87,6 +88,8 @@ class Ref:
     def value(self, x: Array) -> None:
         if self._frozen:
             raise InvalidValue("this Ref was frozen; expected one that is still in use")
+        if self._kind is not None:
+            x = stop_gradient(x)
         stage = _stage()
         if stage is self._home:
             _check_owner(x, self._made_in)
@@ -216,6 +219,9 @@ def _check_owner(x: Array, place: Interpreter | None) -> None:
 def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None) -> Ref:
     """A mutable reference to an array.
 
+    What is read from one of the kind "no_grad_no_remat" is a constant to derivatives. ValueError for any
+    other kind.
+
     >>> total = fnx.new_ref(0.0)
     >>> def add(x):
     ...     total[...] += x
@@ -224,9 +230,17 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None)
     >>> float(total[...])
     5.0
     """
-    del memory_space, kind
+    del memory_space
+    if kind not in (None, "no_grad_no_remat"):
+        raise InvalidValue(f"new_ref of kind {kind!r}; expected None or 'no_grad_no_remat'")
     x = as_array(init_val)
-    return Ref(ConvertElementType(x.dtype)(x) if x.aval.weak_type else x)
+    x = x if kind is None else stop_gradient(x)
+    return Ref(ConvertElementType(x.dtype)(x) if x.aval.weak_type else x, kind)
+
+
+def ref_like(ref: Ref, value: Any) -> Ref:
+    """Another Ref of the same kind."""
+    return new_ref(value, kind=ref._kind)
 
 
 def empty_ref(ty: Any, memory_space: Any = None) -> Ref:
@@ -345,3 +359,41 @@ def write(refs: Sequence[Ref], values: Sequence[Array]) -> None:
     """Let the Refs hold values."""
     for r, x in zip(refs, values, strict=True):
         r.value = x
+
+
+def still_there(found: CapturedRefs) -> tuple[Ref, ...]:
+    """The Refs that a trace found in use; InvalidValue for those of a trace that has ended."""
+    if any(r._home is not None and r._home.ended for r in found.refs):
+        raise InvalidValue(str(found)) from None
+    return found.refs
+
+
+def through_refs(fun: Callable, args: tuple, kwargs: dict, transform: Callable, what: str) -> Any:
+    """Results of `transform(fun)` where `fun` gets mutable references, or uses some from outside.
+
+    What is transformed is a function of arrays, which gets and returns what they hold.
+    """
+    refs, others, joined = taken_out((args, kwargs), what)
+    outside: tuple[Ref, ...] = ()
+    while True:
+        carried = carrying(fun, outside)
+
+        def pure(
+            values: Sequence, held: Sequence, others: Sequence, carried: Callable = carried
+        ) -> Any:
+            given = list(map(ref_like, refs, held))
+            positional, named = joined(given, others)
+            values, out = carried(values, *positional, **named)
+            return values, [r.value for r in given], out
+
+        pure.__name__ = getattr(fun, "__name__", type(fun).__name__)
+        held = [[r.value for r in rs] for rs in (outside, refs)]
+        try:
+            values, ends, out = transform(pure)(*held, others)
+        except CapturedRefs as found:
+            outside = (*outside, *still_there(found))
+            continue
+        check_distinct([*outside, *refs], what)
+        write(outside, values)
+        write(refs, ends)
+        return out

@@ -61,5 +61,7 @@ class _Unravel:
                 raise TypeMismatch(
                     f"unravel got a vector of dtype {vector.dtype}; expected {expected}"
                 )
+            real = [not np.issubdtype(kind, np.complexfloating) for kind in self.dtypes]
+            cut = [x.real if r else x for x, r in zip(cut, real, strict=True)]
             cut = [x.astype(kind) for x, kind in zip(cut, self.dtypes, strict=True)]
         return operations.tree_unflatten(self.treedef, cut)

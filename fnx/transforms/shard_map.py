@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core import config
-from fnx.core.array import Array, as_array, is_array_like
+from fnx.core.array import Array, as_array
 from fnx.core.errors import (
     InvalidValue,
     ShapeError,
@@ -31,11 +31,17 @@ from fnx.interpreters.primitives.members import (
 )
 from fnx.interpreters.spmd import bound_axes, spmd
 from fnx.ops.structure.basic import reshape, slice_axis
-from fnx.process.constraints import constrained
+from fnx.process.constraints import (
+    constrained,
+    flatten_specs,
+    names_of,
+    specs_of_arguments,
+)
 from fnx.process.devices import devices as all_devices
 from fnx.process.devices import local_device_count, ranks
 from fnx.process.mesh import (
     MORE_DEVICES,
+    Infer,
     Mesh,
     PartitionSpec,
     get_abstract_mesh,
@@ -244,7 +250,7 @@ def shard_map(
     f: Callable | None = None,
     /,
     mesh: Any = None,
-    in_specs: Any = None,
+    in_specs: Any = Infer,
     out_specs: Any = None,
     *,
     axis_names: Any = frozenset(),
@@ -254,12 +260,13 @@ def shard_map(
     """The function that applies `f` to each device's part of its arguments, and joins the results.
 
     `in_specs`, a pytree prefix of the arguments, says for each of their axes along which axes of `mesh`
-    it is cut (PartitionSpec; None: not cut, all devices get the whole); `out_specs` likewise how parts of
-    results lie side by side. Inside, collectives speak of the mesh's axes (of those in `axis_names`, if
-    given). ValueError for axes that cannot be cut evenly; and, if `check_vma`, for results that differ
-    between devices where `out_specs` says that they are equal: without it, the first device's is taken.
-    Derivatives taken inside `f` with respect to what all devices have alike are then those of all devices,
-    summed, as in JAX; without `check_vma` they are each device's.
+    it is cut (PartitionSpec; None: all devices get what it is, the whole array or a Python value), by
+    default as it lies on the mesh; `out_specs` likewise how parts of results lie side by side. Inside,
+    collectives speak of the mesh's axes (of those in `axis_names`, if given). ValueError for axes that
+    cannot be cut evenly; and, if `check_vma`, for results that differ between devices where `out_specs`
+    says that they are equal: without it, the first device's is taken. Derivatives taken inside `f` with
+    respect to what all devices have alike are then those of all devices, summed, as in JAX; without
+    `check_vma` they are each device's.
 
     >>> P, mesh = fnx.P, fnx.make_mesh((1,), ("x",))
     >>> fnx.shard_map(lambda a: 2 * a, mesh=mesh, in_specs=P("x"), out_specs=P("x"))(jnp.ones(2))
@@ -303,10 +310,7 @@ def _mapped(
     """The results of all devices, side by side."""
     whole_mesh = get_mesh() if mesh is None else mesh
     given, treedef = operations.tree_flatten(args)
-    specs = _flatten_specs(in_specs, args, "in_specs")
-    # Whatever is not cut may be no array: a function, a setting.
-    cut = [bool(_names(s)) or is_array_like(x) for x, s in zip(given, specs)]
-    specs = [s for s, c in zip(specs, cut) if c]
+    cut, specs = specs_of_arguments(in_specs, args, axes, name_of(f))
     what = "arguments of a function under shard_map"
     leaves, _ = flatten_arrays([x for x, c in zip(given, cut) if c], what)
     ins = [_cut_of(x, s, axes, f"in_specs, {name_of(f)}") for x, s in zip(leaves, specs)]
@@ -324,7 +328,7 @@ def _mapped(
 
     def outs_of(ranks: list[int], found: Sequence) -> list[Cut]:
         dummy = operations.tree_unflatten(structures[0], [object() for _ in ranks])
-        wanted.extend(_flatten_specs(out_specs, dummy, "out_specs"))
+        wanted.extend(flatten_specs(out_specs, dummy, "out_specs"))
         return [_cut_to(r, n, s, axes, check, name_of(f)) for r, n, s in zip(ranks, found, wanted)]
 
     is_mesh = isinstance(whole_mesh, Mesh)
@@ -338,7 +342,7 @@ def _mapped(
         raise _untraced(name_of(f))
     if member is None:
         structures.clear()
-        exploration, names = config.exploration.get(), [_names(s) for s in specs]
+        exploration, names = config.exploration.get(), [names_of(s) for s in specs]
         over = batch if exploration is None else exploration.batch(f, "shard_map", batch)
         parts = [cut_parts(x, c, axes) for x, c in zip(leaves, ins)]
         with checking(axes, check):
@@ -375,43 +379,10 @@ def _manual_axes(mesh: Any, axis_names: Any, name: str) -> dict[str, int]:
     return {n: size for n, size in mesh.shape.items() if (n in names if names else n not in bound)}
 
 
-def _flatten_specs(specs: Any, tree: Any, what: str) -> list[PartitionSpec]:
-    """One PartitionSpec for each leaf of `tree`, from a pytree prefix of them."""
-    found: list[PartitionSpec] = []
-
-    def is_leaf(s: Any) -> bool:
-        return s is None or isinstance(s, PartitionSpec)
-
-    def spread(spec: Any, part: Any) -> None:
-        spec = PartitionSpec() if spec is None else spec
-        if not isinstance(spec, PartitionSpec):
-            raise TypeMismatch(f"shard_map {what} must be PartitionSpecs, got {spec!r}")
-        found.extend([spec] * len(operations.tree_leaves(part)))
-
-    try:
-        operations.tree_map(spread, specs, tree, is_leaf=is_leaf)
-    except ValueError as error:
-        raise InvalidValue(
-            f"shard_map {what} must be a pytree prefix of what it describes: {specs!r} does not fit "
-            f"{operations.shown(operations.tree_structure(tree))}"
-        ) from error
-    for spec in found:
-        if sum(map(len, spec_names(spec))) > len(_names(spec)):
-            raise InvalidValue(
-                f"shard_map {what}: {spec} cuts more than one axis along one of the mesh; expected each "
-                "name once"
-            )
-    return found
-
-
-def _names(spec: PartitionSpec) -> set[str]:
-    return {name for names in spec_names(spec) for name in names}
-
-
 def _cut_of(x: Array, spec: PartitionSpec, axes: dict[str, int], what: str) -> Cut:
     """The names along which each axis of an array is cut; checked."""
     where = spec_names(spec)
-    unknown = _names(spec) - set(axes)
+    unknown = names_of(spec) - set(axes)
     if unknown:
         raise InvalidValue(f"shard_map {what}: {spec} names {unknown}, not among the axes {axes}")
     if len(where) > x.ndim:

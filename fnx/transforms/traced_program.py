@@ -13,7 +13,7 @@ from typing import Any
 from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.backend import Memory, donation
-from fnx.core.errors import JaxRuntimeError
+from fnx.core.errors import FnxError, JaxRuntimeError
 from fnx.core.interpreter import Tracer, current, evaluate, use
 from fnx.core.jaxpr import Jaxpr
 from fnx.core.threads.fork_safety import PATIENCE, fork_safe
@@ -123,6 +123,10 @@ def check_options(options: Any) -> None:
             f"No such compile option: {', '.join(map(repr, unknown))}. fnx has none; those of XLA "
             "(xla_...) are taken, and change nothing."
         )
+
+
+class Forbidden(FnxError, RuntimeError):
+    """A setting forbids what a call would do."""
 
 
 class Empty:
@@ -264,6 +268,8 @@ class Program:
         """The results, by native code if all is concrete, else under the current interpreter."""
         args = [*self.consts, *leaves]
         if current.get() is evaluate and all([type(x) is ConcreteArray for x in args]):
+            if config.no_execution.value:
+                raise Forbidden(f"{self.name} would run, and no_execution is set")
             native = self.compiled()
             outs = native(args)
             if not config.overridden.get():

@@ -16,7 +16,7 @@ from fnx.interpreters.vmappable import is_vmappable, vmappables
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import check_callable, flatten_arrays, name_of, wraps
 from fnx.pytree.key_paths import keystr
-from fnx.transforms.mutable_refs import Ref, RefGiven, new_ref, taken_out, write
+from fnx.transforms.mutable_refs import Ref, RefGiven, ref_like, taken_out, write
 
 _PYTHON = frozenset((bool, int, float, complex))
 
@@ -29,10 +29,13 @@ def flatten_axes(axes: Any, tree: Any, what: str, is_leaf: Any = None) -> list[i
     )
     found: list = []
 
-    def spread(axis: Any, part: Any) -> None:
-        axis = None if axis is missing else axis
+    def check(axis: Any) -> None:
         if axis is not None and (isinstance(axis, bool) or not isinstance(axis, (int, np.integer))):
             raise TypeMismatch(f"{what} must be integers or None, got {axis!r}")
+
+    def spread(axis: Any, part: Any) -> None:
+        axis = None if axis is missing else axis
+        check(axis)
         if axis is None or axis >= 0 or is_leaf is not None:
             found.extend([axis] * len(operations.tree_leaves(part, is_leaf)))
         else:  # counted from the end, where arrays of keys have an axis of words
@@ -44,6 +47,8 @@ def flatten_axes(axes: Any, tree: Any, what: str, is_leaf: Any = None) -> list[i
     try:
         operations.tree_map(spread, marked, tree)
     except ValueError as error:
+        for axis in operations.tree_leaves(axes):  # what is no axis is told before where it stands
+            check(axis)
         raise InvalidValue(
             f"{what} must be a pytree prefix of what it describes: {axes!r} does not fit "
             f"{operations.shown(operations.tree_structure(tree))}"
@@ -114,7 +119,7 @@ def _map_refs(
     places = [k for k, h in zip(axes, held) if h]
 
     def pure(values: list, *others: Any) -> tuple:
-        given = list(map(new_ref, values))
+        given = list(map(ref_like, refs, values))
         positional, named = joined(given, others)
         out = fun(*positional, **named)
         return [r.value for r in given], out

@@ -366,10 +366,49 @@ def test_a_jaxpr_that_lost_its_axis():
         (lambda x: lax.psum_scatter(x[:3], "i"), ShapeError, "expected the size"),
         (lambda x: lax.psum_scatter(x[0, 0], "i"), ValueError, "axis 0"),
         (lambda x: lax.psum(x, "i", axis_index_groups=[[0, 1], [2]]), InvalidValue, "once"),
-        (lambda x: lax.psum(x, "i", axis_index_groups=[[0, 1, 2], [3]]), InvalidValue, "equal"),
+        (
+            lambda x: lax.all_gather(x, "i", axis_index_groups=[[0, 1, 2], [3]]),
+            InvalidValue,
+            "equal",
+        ),
         (lambda x: lax.pcast(x, "i", to="other"), InvalidValue, "varying"),
     ],
 )
 def test_wrong_arguments(f, error, text):
     with pytest.raises(error, match=text):
         mapped(f)(X)
+
+
+IN_GROUPS = {
+    "psum": lambda x, n: lax.psum(x, n, axis_index_groups=GROUPS),
+    "pmin": lambda x, n: lax.pmin(x, n, axis_index_groups=GROUPS),
+    "all_gather": lambda x, n: lax.all_gather(x, n, axis_index_groups=GROUPS, axis=1),
+    "tiled all_gather": lambda x, n: lax.all_gather(x, n, axis_index_groups=GROUPS, tiled=True),
+    "psum_scatter": lambda x, n: lax.psum_scatter(x[:2], n, axis_index_groups=GROUPS),
+    "tiled psum_scatter": lambda x, n: lax.psum_scatter(x, n, axis_index_groups=GROUPS, tiled=True),
+    "all_to_all": lambda x, n: lax.all_to_all(x[:2], n, 0, 1, axis_index_groups=GROUPS),
+    "tiled all_to_all": lambda x, n: lax.all_to_all(
+        x, n, 0, 1, axis_index_groups=GROUPS, tiled=True
+    ),
+    "psum of 1": lambda x, n: x * lax.psum(1, n, axis_index_groups=GROUPS),
+}
+
+
+@pytest.mark.parametrize("f", IN_GROUPS.values(), ids=IN_GROUPS)
+def test_groups_of_members_of_several_axes(f):
+    """Those of axes j and k, numbered as `axis_index` does, are those of one axis."""
+    along_two = fnx.vmap(fnx.vmap(lambda x: f(x, ("j", "k")), axis_name="k"), axis_name="j")
+    two = lambda x: along_two(x.reshape(2, 2, *x.shape[1:])).reshape(expected.shape)
+    one = mapped(lambda x: f(x, "i"))
+    expected, pull = fnx.vjp(one, X)
+    close(two(X), expected)
+    ct = np.cos(np.arange(expected.size)).reshape(expected.shape)
+    close(fnx.vjp(two, X)[1](ct)[0], pull(ct)[0])
+
+
+def test_groups_of_different_sizes():
+    groups = [[3], [0, 2, 1]]
+    wanted = lambda reduce: np.stack([*[reduce(X[:3], 0)] * 3, X[3]])
+    call = lambda f: mapped(lambda x: f(x, "i", axis_index_groups=groups))(X)
+    for f, reduce in ((lax.psum, np.sum), (lax.pmax, np.max), (lax.pmean, np.mean)):
+        close(call(f), wanted(reduce))

@@ -67,6 +67,8 @@ class Absent:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and (_running or name not in ("__name__", "__members__")):
             raise AttributeError(name)
+        if name == "cache_clear":  # of a function that is not there: there is nothing to forget
+            return lambda: None
         return {"__name__": self._name, "__members__": {}}.get(name) or Absent(
             f"{self._name}.{name}"
         )
@@ -141,6 +143,8 @@ class Settings(types.ModuleType):
     enable_custom_prng = State("jax_enable_custom_prng", False)
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
         if f"jax_{name}" in KNOWN_SETTINGS or hasattr(fnx, name):
             return State(f"jax_{name}")
         return Absent(f"{PRIVATE}.config.{name}")
@@ -217,7 +221,7 @@ def _extras(module: str) -> dict[str, Any]:
         },
         "deprecations": {"is_accelerated": lambda name: False},
         "dtypes": {
-            "to_inexact_dtype": to_inexact,
+            "to_inexact_dtype": lambda dtype: to_inexact(np.dtype(dtype)),
             "default_float_dtype": lambda: np.dtype(dtypes.canonicalize_dtype(float)),
             "int1": None,
             "uint1": None,

@@ -213,3 +213,34 @@ def test_rank_by_an_absolute_or_a_relative_tolerance():
         assert jnp.linalg.matrix_rank(x, rtol=rtol) == np.linalg.matrix_rank(x, rtol=rtol)
     assert jnp.linalg.matrix_rank(x[0]) == 1
     assert jnp.linalg.matrix_rank(0 * x[0]) == 0
+
+
+@pytest.mark.parametrize("axes", [(1, 1), (0, 1, 0), (1, 0, 0)])
+def test_fourier_transforms_along_one_axis_twice(axes):
+    rng = np.random.default_rng(0)
+    x, s = rng.normal(size=(4, 4)) + 1j * rng.normal(size=(4, 4)), (5,) * len(axes)
+    for name in ("fftn", "ifftn", "rfftn", "irfftn"):
+        given = x.real if name[0] == "r" else x
+        for options in ({}, {"s": s}, {"norm": "ortho"}, {"s": s, "norm": "forward"}):
+            found = getattr(jnp.fft, name)(given, axes=axes, **options)
+            close(found, getattr(np.fft, name)(given, axes=axes, **options))
+
+
+def test_transforms_of_numbers_of_another_kind():
+    for error in (TypeError, ValueError):  # NumPy's, and JAX's
+        with pytest.raises(error, match="real numbers"):
+            jnp.fft.rfft(jnp.ones(3, complex))
+        with pytest.raises(error, match="bfloat16"):
+            lax.fft(jnp.ones(4, "bfloat16"), "rfft", (4,))
+    with pytest.raises(TypeError, match="size"):
+        jnp.ones(4).reshape(2, 2, size=3)
+    assert jnp.array([1j, 0]).astype(bool).tolist() == [True, False]  # without a warning
+
+
+@pytest.mark.parametrize("name", ["fmin", "fmax"])
+def test_smaller_and_larger_complex_numbers(name):
+    parts = [0.0, 1.0, np.nan, np.inf]
+    x, y = np.meshgrid(*[[complex(a, b) for a in parts for b in parts]] * 2)
+    for f in (getattr(jnp, name), fnx.jit(getattr(jnp, name))):
+        np.testing.assert_array_equal(f(x, y), getattr(np, name)(x, y))
+    assert lax.full_like(np.ones(2, "float32"), 3).dtype == "float32"

@@ -99,3 +99,12 @@ def test_transforms_of_empty_arrays_keep_their_axes(name, shape, axis):
     found = getattr(jnp.fft, name)(jnp.zeros(shape), axis=axis)
     expected = getattr(np.fft, name)(np.zeros(shape), axis=axis)
     assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+def test_quantiles_of_the_normal_distribution_are_of_the_default_dtype(dtype):
+    norm = fnx.scipy.stats.norm
+    for f in (norm.ppf, norm.isf):
+        assert f(jnp.full(2, 0.25, dtype)).dtype == "float64"
+        with fnx.enable_x64(False):
+            assert f(jnp.full(2, 0.25, dtype)).dtype == "float32"

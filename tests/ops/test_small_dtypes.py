@@ -216,3 +216,11 @@ def test_products_of_small_dtypes_and_others(a, b, wanted, expected):
     else:
         with pytest.raises(TypeError, match="there is no dtype for both"):
             jnp.matmul(x, y)
+
+
+def test_halves_of_a_single_byte():
+    halves = lambda x: lax.bitcast_convert_type(x, jnp.int4)
+    for f in (halves, fnx.jit(halves)):
+        assert f(jnp.int8(37)).tolist() == [5, 2]
+        whole = lax.bitcast_convert_type(f(jnp.int8(37)), jnp.int8)
+        assert (whole.shape, int(whole)) == ((), 37)

@@ -98,3 +98,22 @@ def test_deleted_arrays_say_so(devices):
     x.delete()
     with pytest.raises(RuntimeError, match="deleted"):
         fnx.jit(lambda x: x + 1)(x)
+
+
+def test_arrays_of_rank_0_keep_their_rank(devices):
+    x = fnx.device_put(1, devices[1])
+    assert (np.asarray(x).shape, x.shape) == ((), ())
+    found = fnx.jit(lambda x, y: (x, x + y))(x, jnp.asarray(2))
+    assert [(int(v), v.shape, v.device) for v in found] == [
+        (1, (), devices[1]),
+        (3, (), devices[1]),
+    ]
+
+
+def test_donated_arrays_are_deleted_when_they_are_put(devices):
+    x, y, z = (jnp.ones(2) for _ in range(3))
+    found = fnx.device_put([x, {"y": y}, z], devices[1], donate=[True, True, False])
+    assert [a.is_deleted() for a in (x, y, z)] == [True, True, False]
+    np.testing.assert_array_equal(found[1]["y"], np.ones(2))
+    with pytest.raises(TypeError, match="unexpected"):
+        fnx.device_put(z, devices[1], copy=False)

@@ -218,6 +218,8 @@ def test_unravel_is_equal_for_equal_trees_and_keeps_one_dtype():
     flat, unravel = fnx.flatten_util.ravel_pytree((x, x.astype("float32")))
     with pytest.raises(TypeError, match="dtype"):
         unravel(flat < 3)
+    flat, unravel = fnx.flatten_util.ravel_pytree((x, 1j * x))
+    assert [leaf.dtype for leaf in unravel(flat)] == [float, complex]  # without a warning
 
 
 def test_dataclasses():

@@ -282,3 +282,14 @@ def derivatives_of_another_shape_than_the_state():
 @pytest.mark.parametrize(("case", "kinds", "words"), CASES)
 def test_bad_input(case, kinds, words):
     check(case, kinds, words)
+
+
+def test_what_is_no_axis_and_what_has_no_truth():
+    x = jnp.ones(2)
+    with pytest.raises(TypeError, match="out_axes must be integers or None"):
+        fnx.vmap(lambda x: x, out_axes=(x,))(x)
+    for several in (x, jnp.ones(0)):
+        with pytest.raises(ValueError, match="expected one element"):
+            fnx.jit(bool)(several)
+    with pytest.raises(fnx.errors.TracerBoolConversionError):
+        fnx.jit(bool)(1.0)

@@ -175,3 +175,54 @@ def test_rules_of_users_speak_of_the_axes(rule, slope, compiled):
     )
     f = fnx.shard_map(lambda x: inside(x)[0], mesh=line(), in_specs=P("x"), out_specs=P("x"))
     assert wrap(f)(X[:, 0]).shape == (8,)
+
+
+# --- specs that are not given --------------------------------------------------------------------
+
+
+def test_shard_map_cuts_arguments_as_they_lie():
+    double = fnx.shard_map(lambda x, y: (2 * x, y), out_specs=(P("x"), P()))
+    with fnx.set_mesh(line(2)) as mesh:
+        x = jnp.arange(4.0, out_sharding=P("x"))
+        for f in (double, fnx.jit(double), lambda *a: fnx.jvp(double, a, a)[0]):
+            found, whole = f(x, fnx.device_put(jnp.ones(3), P()))
+            close(found, 2 * np.arange(4.0))
+            close(whole, np.ones(3))
+        close(double(x, jnp.ones(3))[1], np.ones(3))
+        told = fnx.jit(lambda x, y: double(lax.with_sharding_constraint(x + 1, P("x")), y)[0])
+        close(told(x[:2], fnx.device_put(jnp.ones(3), P())), [2.0, 4.0])
+        with pytest.raises(InvalidValue, match="expected in_specs"):
+            fnx.jit(lambda x: double(x + 1, x))(x)
+    assert found.sharding == NamedSharding(mesh, P("x"))
+
+
+def test_python_values_without_a_spec_are_the_functions_own():
+    f = fnx.shard_map(
+        lambda x, n: x + jnp.ones(n), mesh=line(2), in_specs=(P("x"), None), out_specs=P("x")
+    )
+    close(f(np.zeros(4), 2), np.ones(4))
+    close(fnx.jit(f, static_argnums=1)(np.zeros(4), 2), np.ones(4))
+
+
+def test_smap_speaks_of_axes_by_number():
+    with fnx.set_mesh(square()) as mesh:
+        f = fnx.smap(
+            lambda x, y: (lax.psum(x, "y"), x + y),
+            in_axes=(1, None), out_axes=(None, 1), axis_name="y",
+        )  # fmt: skip
+        total, both = fnx.jit(f)(X, 1.0)
+        close(total, X[:, :2] + X[:, 2:])
+        close(both, X + 1)
+        twice = fnx.smap(lambda x: 2 * x, out_axes=0, axis_name="x")
+        close(twice(fnx.device_put(X, P("x"))), 2 * X)
+        for wrong in ({"in_axes": "x"}, {"in_axes": (1.5,)}, {"in_axes": 0, "axis_name": ("x",)}):
+            with pytest.raises(TypeError):
+                fnx.smap(lambda x: x, **{"out_axes": 0, "axis_name": "x"} | wrong)
+        with pytest.raises(TypeError, match="from 0"):
+            fnx.smap(lambda x: x, in_axes=-1, out_axes=0, axis_name="x")
+        for full in (
+            lax.full((4,), 1.0, sharding=NamedSharding(mesh, P("x"))),
+            lax.full_like(X, 1.0, sharding=NamedSharding(mesh, P("x"))),
+            jnp.ones((2, 4)).reshape(4, 2, out_sharding=P("x")),
+        ):
+            assert full.sharding == NamedSharding(mesh, P("x"))

@@ -114,7 +114,7 @@ def test_mistakes_with_references_are_named():
         with pytest.raises(kind, match="a Ref is no array"):
             jnp.sin(ref)
     with pytest.raises(ValueError, match="made outside it"):
-        fnx.make_jaxpr(lambda x: ref[...] + x)(1.0)
+        fnx.linear_transpose(lambda x: ref[0] * x, 1.0)
     np.testing.assert_array_equal(fnx.freeze(ref), [0.0, 0.0])
     with pytest.raises(ValueError, match="frozen"):
         ref[0]
@@ -125,19 +125,22 @@ def test_mistakes_with_references_are_named():
 def test_a_reference_that_something_within_cannot_hand_on(how):
     ref = fnx.new_ref(jnp.zeros(()))
 
-    @fnx.checkpoint
     def add(x):
         ref[...] = ref[...] + x
         return jnp.sin(x)
 
     calls = {
-        "jit": fnx.jit(add),
-        "scan": lambda x: fnx.lax.scan(lambda c, y: (add(c), y), x, jnp.ones(2)),
-        "cond": fnx.jit(lambda x: fnx.lax.cond(x > 0, add, jnp.cos, x)),
-        "while_loop": lambda x: fnx.lax.while_loop(lambda c: c > 0.5, add, x),
+        "jit": fnx.jit,
+        "scan": lambda f: lambda x: lax.scan(lambda c, y: (f(c), y), x, jnp.ones(2)),
+        "cond": lambda f: fnx.jit(lambda x: lax.cond(x > 0, f, jnp.cos, x)),
+        "while_loop": lambda f: lambda x: lax.while_loop(lambda c: c > 0.9, f, x),
     }
-    with pytest.raises(ValueError, match="checkpoint of add uses 1 mutable references"):
-        calls[how](2.0)
+    with_rule = fnx.custom_jvp(add)
+    with_rule.defjvp(lambda xs, ts: (add(*xs), ts[0]))
+    with pytest.raises(ValueError, match="the custom_jvp function uses 1 mutable references"):
+        calls[how](with_rule)(2.0)
+    calls[how](fnx.checkpoint(add))(2.0)  # which does hand it on
+    np.testing.assert_allclose(ref[...], 2.0 + np.sin(2.0) * (how in ("scan", "while_loop")))
 
 
 def test_values_of_a_transformation_do_not_leave_it_by_a_reference():

@@ -1,4 +1,4 @@
-"""Mutable references as arguments: of vmap, scans, branches and jit."""
+"""Mutable references as arguments: of vmap, scans, branches and jit, rules of users, jaxprs."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,7 @@ import pytest
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
+from fnx.core.jaxpr import eval_jaxpr
 
 
 def test_vmap_reads_and_writes_lanes_of_refs():
@@ -126,3 +127,111 @@ def test_a_ref_has_one_name_in_a_function(what):
     ref = fnx.new_ref(jnp.zeros(2))
     with pytest.raises(ValueError, match="twice"):
         CALLS[what](f, ref)
+
+
+# --- derivatives and jaxprs ----------------------------------------------------------------------
+
+
+def stashing():
+    """A function whose derivative is written to a Ref when it is made."""
+
+    @fnx.custom_vjp
+    def stash(ref, x):
+        return x
+
+    def backward(ref, ct):
+        ref[...] = ct
+        return None, ct
+
+    stash.defvjp(lambda ref, x: (x, ref), backward)
+    return lambda ref, x: jnp.sin(stash(ref, jnp.sin(x)))
+
+
+@pytest.mark.parametrize("jit", [lambda f: f, fnx.jit])
+def test_rules_of_users_get_refs(jit):
+    ref, f = fnx.new_ref(0.0), stashing()
+    slope = jit(fnx.grad(f, 1))(ref, 1.0)
+    np.testing.assert_allclose(ref[...], np.cos(np.sin(1.0)))
+    np.testing.assert_allclose(slope, np.cos(np.sin(1.0)) * np.cos(1.0))
+    with pytest.raises(ValueError, match="mutable references"):  # not: as if nothing was written
+        fnx.grad(fnx.jit(f), 1)(ref, 1.0)
+
+    @fnx.custom_vjp
+    def read(ref):
+        return ref[...]
+
+    read.defvjp(lambda ref: (read(ref), None), lambda _, ct: (ct,))
+    assert float(read(fnx.new_ref(3.0))) == 3.0
+    assert float(fnx.vjp(lambda x: read(fnx.new_ref(x)), 3.0)[1](1.0)[0]) == 1.0
+    with pytest.raises(ValueError, match="mutable references"):
+        fnx.jit(read)(fnx.new_ref(3.0))
+
+
+@pytest.mark.parametrize("jit", [lambda f: f, fnx.jit])
+def test_checkpointed_functions_get_and_use_refs(jit):
+    ref = fnx.new_ref(1.0)
+
+    @fnx.checkpoint
+    def from_outside(y):
+        out = y * ref[...]
+        ref[...] += 1
+        return out
+
+    assert [float(fnx.grad(jit(from_outside))(2.0)) for _ in range(2)] == [1.0, 2.0]
+    assert (float(jit(from_outside)(2.0)), float(ref[...])) == (6.0, 4.0)
+
+    @fnx.checkpoint
+    def given(y, ref):
+        ref[...] += y * y
+        return y * y
+
+    with pytest.raises(ValueError, match="a value of grad"):
+        fnx.grad(jit(given))(2.0, fnx.new_ref(1.0))
+    ref = fnx.new_ref(1.0, kind="no_grad_no_remat")
+    assert (float(fnx.grad(jit(given))(2.0, ref)), float(ref[...])) == (4.0, 5.0)
+    constant = jit(lambda y, ref: (given(y, ref), ref[...])[1])
+    assert (float(fnx.grad(constant)(2.0, ref)), float(ref[...])) == (0.0, 9.0)
+    with pytest.raises(ValueError, match="of kind 'other'"):
+        fnx.new_ref(1.0, kind="other")
+
+
+def test_jaxprs_have_arrays_for_refs():
+    ref = fnx.new_ref(jnp.zeros(3))
+
+    def f(r, x):
+        r[0] += x
+        return r[0]
+
+    jaxpr, shape = fnx.make_jaxpr(f, return_shape=True)(ref, 2.0)
+    assert (shape.shape, len(jaxpr.jaxpr.invars), len(jaxpr.jaxpr.outvars)) == ((), 2, 2)
+    out, end = eval_jaxpr(jaxpr.jaxpr, [jnp.ones(3), jnp.asarray(2.0)])
+    assert (float(out), end.tolist()) == (3.0, [3.0, 1.0, 1.0])
+    for call in (f, fnx.jit(f)):
+        closed = fnx.make_jaxpr(lambda x, call=call: call(ref, x))(2.0)
+        assert [c.tolist() for c in closed.consts] == [[0.0, 0.0, 0.0]]
+        assert fnx.eval_shape(lambda x, call=call: call(ref, x), 2.0).shape == ()
+    assert ref[...].tolist() == [0.0, 0.0, 0.0]
+
+
+def test_cotangents_are_added_to_refs():
+    total, last = fnx.new_ref(jnp.zeros(3)), fnx.new_ref(0.0)
+    _, pull = fnx.vjp(
+        lambda x, d: jnp.sum(x * x) * d["a"] * d["b"], jnp.arange(3.0), {"a": 2.0, "b": 3.0}
+    )
+    found = pull.with_refs(total, {"a": last, "b": None})
+    for _ in range(2):
+        assert found(1.0)[0] is None
+    assert total[...].tolist() == [0.0, 24.0, 48.0]
+    assert (float(last[...]), found(1.0)[1]["a"], float(found(1.0)[1]["b"])) == (30.0, None, 10.0)
+
+    def sum_of_slopes(x):
+        total = fnx.new_ref(jnp.zeros(3))
+
+        def one(_, k):
+            fnx.vjp(lambda x: jnp.sum(k * x**2), x)[1].with_refs(total)(1.0)
+            return _, None
+
+        lax.scan(one, None, jnp.arange(3.0))
+        return fnx.freeze(total)
+
+    np.testing.assert_allclose(fnx.jit(sum_of_slopes)(jnp.ones(3)), 6 * np.ones(3))

@@ -219,3 +219,38 @@ def test_arrays_of_parts():
     with pytest.raises(ValueError, match=r"\(3, 2\)"):
         fnx.make_array_from_single_device_arrays((3, 2), made.sharding, [made])
     np.testing.assert_array_equal(fnx.make_array_from_process_local_data(None, whole), whole)
+
+
+def test_tracing_and_running_can_be_forbidden():
+    double = fnx.jit(lambda x: 2 * x)
+    for x in (jnp.arange(3), jnp.arange(3)):
+        double(x)
+    with fnx.no_tracing():
+        assert double(jnp.arange(3)).tolist() == [0, 2, 4]
+        with pytest.raises(RuntimeError, match="no_tracing"):
+            double(jnp.arange(4))
+    compiled = double.lower(1.0).compile()
+    with fnx.no_execution():
+        for call in (lambda: double(jnp.arange(3)), lambda: compiled(1.0)):
+            with pytest.raises(RuntimeError, match="no_execution"):
+                call()
+    fnx.config.update("jax_no_execution", True)
+    try:
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="no_execution"):
+                double(jnp.arange(3))
+    finally:
+        fnx.config.update("jax_no_execution", False)
+    assert double(jnp.arange(3)).tolist() == [0, 2, 4]
+
+
+def test_copies_to_the_host_begin_where_leaves_have_a_way():
+    begun = []
+
+    class Leaf:
+        def copy_to_host_async(self):
+            begun.append(self)
+
+    tree = [Leaf(), 1, jnp.ones(2), object()]
+    assert fnx.copy_to_host_async(tree) is tree
+    assert begun == tree[:1]

@@ -125,3 +125,11 @@ def test_stages_with_static_arguments():
     compiled = f.lower(2.0, n=3).compile()
     assert float(compiled(3.0, n=3)) == 27.0
     assert f.eval_shape(2.0, n=3).shape == ()
+
+
+def test_compiled_functions_get_the_arguments_that_are_not_static():
+    f = fnx.jit(lambda n, x: x * n, static_argnums=0)
+    compiled = f.lower(3, 2.0).compile()
+    assert float(compiled(2.0)) == 6.0
+    with pytest.raises(TypeError, match="structure"):
+        compiled(2.0, 3.0, 4.0)

@@ -239,14 +239,13 @@ def astype(x, dtype, /, *, copy=False, device=None):
     """
     del device
     x = to_array(x, "astype")
-    if dtypes.is_complex(x.dtype) and not dtypes.is_complex(
-        wanted := dtypes.canonical(dtype or float)
-    ):
+    wanted = dtypes.canonical(float if dtype is None else dtype)
+    if dtypes.is_complex(x.dtype) and not dtypes.is_complex(wanted) and dtypes.kind(wanted) != "b":
         warn_user(
             f"astype of complex numbers to {wanted} drops their imaginary parts; take x.real first",
             DeprecationWarning,
         )
-    out = as_type(x, dtypes.canonical(float if dtype is None else dtype))
+    out = as_type(x, wanted)
     return out.copy() if copy and out is x else out
 
 

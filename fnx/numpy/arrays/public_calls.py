@@ -19,11 +19,11 @@ _LIBRARIES = tuple(f"-packages/{name}/" for name in ("numpy", "scipy", "opt_eins
 def retelling(fun: Callable, module: str) -> Callable:
     """`fun`, whose inner errors name it and its arguments; it lies in `module`, where pickle finds it.
 
-    Results lie where its parameters `device` and `out_sharding` say, of which it knows nothing.
+    Results lie where its parameters `device`, `sharding` and `out_sharding` say, of which it knows nothing.
     """
     code = unwrap(fun).__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    places = tuple([name for name in ("device", "out_sharding") if name in names])
+    places = tuple([name for name in ("device", "sharding", "out_sharding") if name in names])
     now = current.get
 
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -16,7 +16,6 @@ from fnx.numpy.arrays.util import (
     no_out,
     promote,
     promote_inexact,
-    select,
     shown,
     to_array,
     ufunc_operands,
@@ -27,6 +26,7 @@ from fnx.numpy.elementwise.arithmetic import (
     binary,
     imag,
     multiply,
+    ordered,
     truth,
     without_complex,
 )
@@ -128,12 +128,7 @@ def iscomplex(x):
 def _comparison(name: str, prim: Any, strict: Any, what: str, gives: str) -> Callable:
     @named(name, shown(what, f"jnp.{name}(jnp.arange(3), 1)", gives, "bool"))
     def fn(x, y, /):
-        x, y = fit(name, promote(name, x, y))
-        if strict is not None and dtypes.is_complex(x.dtype):
-            same = ops.eq(ops.real(x), ops.real(y))
-            later = prim(ops.imag(x), ops.imag(y))
-            return select(same, later, strict(ops.real(x), ops.real(y)))
-        return prim(x, y)
+        return ordered(prim, strict, *fit(name, promote(name, x, y)))
 
     return fn
 

@@ -122,7 +122,7 @@ class BitcastConvertType(Primitive):
         old, new = dtypes.bits(x.dtype), dtypes.bits(self.new_dtype)
         if old == new or min(old, new) >= 8:
             return np.ndarray(shape, self.new_dtype, np.ascontiguousarray(x))
-        raw = np.ascontiguousarray(x).view(f"u{x.itemsize}")
+        raw = np.asarray(x, order="C").view(f"u{x.itemsize}")
         offsets = np.arange(0, max(old, new), min(old, new), dtype=f"u{max(old, new) // 8 or 1}")
         if old > new:  # the lowest bits come first
             found = (raw[..., None] >> offsets & ((1 << new) - 1)).astype(np.uint8)

@@ -22,6 +22,10 @@ from fnx.ops.structure.movement import Concatenate, Pad
 TYPES = ("fft", "ifft", "rfft", "irfft")
 
 
+class WrongNumbers(TypeMismatch, ValueError):
+    """A transform was given numbers of another kind: a TypeError as NumPy's, and a ValueError as JAX's."""
+
+
 @dataclass(frozen=True)
 class FFT(Primitive):
     """The discrete Fourier transform over the last len(fft_lengths) axes.
@@ -62,7 +66,7 @@ class FFT(Primitive):
         )
         if not good:
             expected = "float32 or float64" if real_input else "complex64 or complex128"
-            raise TypeMismatch(f"{self.fft_type} needs an operand of {expected}, not {x.dtype}")
+            raise WrongNumbers(f"{self.fft_type} needs an operand of {expected}, not {x.dtype}")
 
     def impl(self, x: np.ndarray) -> np.ndarray:  # type: ignore[override]
         import scipy.fft

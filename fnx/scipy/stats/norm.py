@@ -2,6 +2,7 @@
 
 import math
 
+from fnx.numpy.arrays.creation import asarray
 from fnx.numpy.elementwise import ufuncs as u
 from fnx.scipy import special
 from fnx.scipy.stats.common import floats
@@ -68,20 +69,20 @@ def logsf(x, loc=0, scale=1):
 
 
 def ppf(q, loc=0, scale=1):
-    """The quantiles, the inverse of cdf.
+    """The quantiles, the inverse of cdf; of any dtype they are of that of Python's floats.
 
     >>> fnx.scipy.stats.norm.ppf(jnp.array([0.025, 0.975]))
     Array([-1.95996398,  1.95996398], dtype=float64)
     """
     q, loc, scale = floats("norm.ppf", q, loc, scale)
-    return special.ndtri(q) * scale + loc
+    return asarray(special.ndtri(q) * scale + loc, float)
 
 
 def isf(q, loc=0, scale=1):
-    """The inverse of sf.
+    """The inverse of sf; of any dtype it is of that of Python's floats.
 
     >>> fnx.scipy.stats.norm.isf(jnp.array([0.025, 0.975]))
     Array([ 1.95996398, -1.95996398], dtype=float64)
     """
     q, loc, scale = floats("norm.isf", q, loc, scale)
-    return loc - special.ndtri(q) * scale
+    return asarray(loc - special.ndtri(q) * scale, float)

@@ -57,3 +57,9 @@ def test_transposes_that_do_not_fit():
         linear_call(lambda r, x: x, lambda r, ct: (ct, ct), 1.0, 2.0)
     with pytest.raises(TypeError, match=r"f64\[2\].*expected"):
         linear_call(lambda r, x: x, lambda r, ct: jnp.stack([ct, ct]), 1.0, 2.0)
+
+
+def test_linear_transpose_of_integers_to_numbers_with_a_fraction():
+    with pytest.raises(TypeError, match="on both sides"):
+        fnx.linear_transpose(lambda x: 2.0 * x, 1)
+    assert int(fnx.linear_transpose(lambda x: 2 * x, 1)(3)[0]) == 6
