@@ -1,0 +1,61 @@
+"""Results to the last bit, dtype and slope where numbers are infinite, small, rounded or absent."""
+
+import math
+
+import numpy as np
+import pytest
+from agreement import close
+
+import fnx
+import fnx.numpy as jnp
+
+
+@pytest.mark.parametrize("name", ["logaddexp", "logaddexp2"])
+@pytest.mark.parametrize("x", [math.inf, -math.inf, 2.0])
+def test_equal_operands_of_logaddexp_share_the_slope(name, x):
+    fn = getattr(jnp, name)
+    assert [float(g) for g in fnx.grad(fn, (0, 1))(x, x)] == [0.5, 0.5]
+    assert float(fn(x, x)) == float(getattr(np, name)(x, x))
+
+
+def test_slopes_of_powers_of_weak_numbers_are_weak_again():
+    first, second = fnx.grad(jnp.power), fnx.grad(fnx.grad(jnp.power))
+    assert not first(1.7, 1.3).weak_type
+    assert second(1.7, 1.3).weak_type
+    assert not second(jnp.float64(1.7), 1.3).weak_type
+
+
+@pytest.mark.filterwarnings("ignore:values of dtype:FutureWarning")
+@pytest.mark.parametrize("jit", [False, True])
+def test_sums_and_products_at_indices_are_rounded_once(jit):
+    run = fnx.jit if jit else lambda f: f
+    places = jnp.array([0, 2, 0])
+    x = jnp.array([1, 2, 3], dtype="int8")
+    values = jnp.array([1.7, 2.5, 3.5])
+    assert run(lambda x, y: x.at[places].add(y))(x, values).tolist() == [6, 2, 5]
+    assert run(lambda x, y: x.at[places].subtract(y))(x, values).tolist() == [-4, 2, 0]
+    assert run(lambda x, y: x.at[places].multiply(y))(x, values).tolist() == [5, 2, 7]
+    assert run(lambda x: x.at[places].add(2.5))(x).tolist() == [6, 2, 5]
+    assert run(lambda x: x.at[0].multiply(2.5))(x).dtype == np.int8
+    small = jnp.full(200, 3e-8, "float64")
+    total = run(jnp.ones(1, "float32").at[jnp.zeros(200, int)].add)(small)
+    close(total, np.float32([1 + 6e-6]), rtol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+def test_parts_of_numbers_of_eight_bits(dtype):
+    x = jnp.array([1, 3, 0, -0.125, math.inf, math.nan], dtype=dtype)
+    mantissa, exponent = jnp.frexp(x)
+    assert mantissa.dtype == x.dtype
+    assert mantissa[:4].astype(float).tolist() == [0.5, 0.75, 0, -0.5]
+    assert exponent[:4].tolist() == [1, 2, 0, -2]
+    assert jnp.ldexp(mantissa, exponent)[:4].astype(float).tolist() == [1, 3, 0, -0.125]
+    assert jnp.ldexp(x, 7)[3].astype(float) == -16
+    assert bool(jnp.isfinite(jnp.nan_to_num(x)).all())
+
+
+def test_unique_rows_without_elements():
+    assert jnp.unique(jnp.zeros((2, 0)), axis=0, size=3).shape == (3, 0)
+    assert jnp.unique(jnp.zeros((0, 2)), axis=1, size=3).shape == (0, 3)
+    with pytest.raises(ValueError, match="nothing to repeat"):
+        jnp.unique(jnp.zeros(0), size=3)
