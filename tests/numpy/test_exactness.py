@@ -8,6 +8,7 @@ from agreement import close
 
 import fnx
 import fnx.numpy as jnp
+from fnx import lax
 
 
 @pytest.mark.parametrize("name", ["logaddexp", "logaddexp2"])
@@ -59,3 +60,37 @@ def test_unique_rows_without_elements():
     assert jnp.unique(jnp.zeros((0, 2)), axis=1, size=3).shape == (0, 3)
     with pytest.raises(ValueError, match="nothing to repeat"):
         jnp.unique(jnp.zeros(0), size=3)
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_fmax_and_fmin_order_complex_numbers_as_comparisons_do(jit):
+    run = fnx.jit if jit else lambda f: f
+    x, y = jnp.array([1 + 2j, 1 - 1j, math.nan]), jnp.array([1 + 1j, 2, 5j])
+    assert run(jnp.fmax)(x, y).tolist() == [1 + 2j, 2, 5j]
+    assert run(jnp.fmin)(x, y).tolist() == [1 + 1j, 1 - 1j, 5j]
+
+
+def test_places_out_of_bounds_are_moved_inside_where_no_mode_is_given():
+    x, rows = jnp.array([1.0, 2.0, 3.0]), lax.GatherDimensionNumbers((0,), (), (0,))
+    for start, found in ((-2, [1.0, 2.0]), (5, [2.0, 3.0])):
+        assert lax.gather(x, jnp.array([start]), rows, (2,)).tolist() == found
+        filled = lax.gather(x, jnp.array([start]), rows, (2,), mode="fill", fill_value=7)
+        assert filled.tolist() == [7.0, 7.0]
+    assert jnp.put(x, jnp.array([9]), 5.0, inplace=False).tolist() == [1.0, 2.0, 5.0]
+    assert jnp.put(x, jnp.array([-9]), 5.0, inplace=False).tolist() == [5.0, 2.0, 3.0]
+    assert jnp.put(x, jnp.array([-1]), 5.0, inplace=False).tolist() == [1.0, 2.0, 5.0]
+
+
+def test_means_as_integers_are_of_sums_of_integers():
+    x = np.array([2**53 + 1, -(2**53), 1, 0])
+    assert jnp.mean(x, dtype=np.int64).tolist() == np.mean(x, dtype=np.int64) == 0
+    wrapped = np.array([2**62, 2**62, 2**62, 2**62, 40, 10])
+    assert int(jnp.mean(wrapped, dtype="int64")) == 8
+    assert int(jnp.mean(wrapped, dtype="int8")) == 8
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_polygamma_of_complex_numbers_is_refused(jit):
+    run = fnx.jit if jit else lambda f: f
+    with pytest.raises(TypeError, match="complex"):
+        run(lambda x: fnx.scipy.special.polygamma(1, x))(jnp.array([1 + 1j]))

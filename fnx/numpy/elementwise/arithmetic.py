@@ -321,31 +321,6 @@ def _int_int_power(x: Array, y: Array) -> Array:
     return total
 
 
-def fmax(x1, x2):
-    """The larger of x1 and x2; the other one where one is nan.
-
-    >>> jnp.fmax(jnp.array([1.0, jnp.nan]), 2.0)
-    Array([2., 2.], dtype=float64)
-    """
-    x, y = fit("fmax", promote("fmax", x1, x2))
-    return where3(_or_nan(ops.gt(x, y), y), x, y)
-
-
-def fmin(x1, x2):
-    """The smaller of x1 and x2; the other one where one is nan.
-
-    >>> jnp.fmin(jnp.array([1.0, jnp.nan]), 2.0)
-    Array([1., 2.], dtype=float64)
-    """
-    x, y = fit("fmin", promote("fmin", x1, x2))
-    return where3(_or_nan(ops.lt(x, y), y), x, y)
-
-
-def _or_nan(first: Array, y: Array) -> Array:
-    """Where fmax and fmin take their first operand; of equal ones they take the second, with its slope."""
-    return ops.or_(first, ops.ne(y, y)) if dtypes.is_inexact(y.dtype) else first
-
-
 def real(val, /):
     """The real part.
 
@@ -392,8 +367,6 @@ __all__ = [
     "divide",
     "fabs",
     "float_power",
-    "fmax",
-    "fmin",
     "imag",
     "maximum",
     "minimum",

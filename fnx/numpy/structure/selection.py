@@ -197,10 +197,10 @@ def put(a, ind, v, mode=None, *, inplace=True):
     if values.size < at.size:
         values = values[np.arange(at.size) % values.size]
     if mode == "wrap":
-        at, mode = ufuncs.remainder(at, x.size), None
+        at = ufuncs.remainder(at, x.size)
     elif mode == "clip":
         at = ufuncs.clip(at, 0, x.size - 1)  # as NumPy's, without counting from the end
-    return reshape(ravel(x).at[at].set(values[: at.size], mode=mode), x.shape)
+    return reshape(ravel(x).at[at].set(values[: at.size], mode="clip"), x.shape)
 
 
 def place(arr, mask, vals, *, inplace=True):
