@@ -94,3 +94,46 @@ def test_polygamma_of_complex_numbers_is_refused(jit):
     run = fnx.jit if jit else lambda f: f
     with pytest.raises(TypeError, match="complex"):
         run(lambda x: fnx.scipy.special.polygamma(1, x))(jnp.array([1 + 1j]))
+
+
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64"])
+def test_positions_in_dtypes_that_do_not_hold_the_sizes(dtype, jit):
+    run = fnx.jit if jit else lambda f: f
+    x, k = jnp.arange(300), jnp.array(-2 if dtype[0] == "i" else 100, dtype=dtype)
+    at = int(k) % 300
+    places, flat = jnp.array([3, 100], dtype=dtype), np.array([3, 100])
+    assert run(lambda k: lax.dynamic_slice(x, (k,), (2,)))(k).tolist() == [at, at + 1]
+    assert run(lambda k: lax.dynamic_update_slice(x, jnp.array([-7]), (k,)))(k)[at] == -7
+    assert (
+        run(lambda k: jnp.roll(x, k))(k)[:2].tolist()
+        == np.roll(np.arange(300), int(k))[:2].tolist()
+    )
+    one_hot = run(lambda i: fnx.nn.one_hot(i, 300))(places)
+    assert one_hot.sum() == 2
+    assert one_hot.argmax(1).tolist() == flat.tolist()
+    for got, want in zip(
+        run(lambda i: jnp.unravel_index(i, (2, 300)))(places), np.unravel_index(flat, (2, 300))
+    ):
+        assert got.tolist() == want.tolist()
+    ravel = run(lambda i: jnp.ravel_multi_index((i, i), (300, 300), mode="clip"))
+    assert ravel(places).tolist() == np.ravel_multi_index((flat, flat), (300, 300)).tolist()
+
+
+def test_starts_of_slices_that_one_dtype_does_not_hold():
+    x = jnp.arange(10)
+    assert lax.dynamic_slice(x, (300,), (2,)).tolist() == [8, 9]
+    rows = jnp.arange(600).reshape(2, 300)
+    assert lax.dynamic_slice(rows, (jnp.int8(0), 250), (1, 1)).tolist() == [[250]]
+    assert lax.dynamic_slice(rows, (jnp.int8(0), jnp.int64(250)), (1, 1)).tolist() == [[250]]
+    assert lax.dynamic_slice(rows, (jnp.uint8(1), -300), (1, 1)).tolist() == [[300]]
+
+
+@pytest.mark.parametrize("mode", [None, "clip"])
+@pytest.mark.parametrize("dtype", ["int8", "int64"])
+def test_negative_numbers_of_segments(dtype, mode):
+    ids = jnp.array([-1, 0, 2, -4], dtype=dtype)
+    for n in (3, 200):
+        sums = fnx.ops.segment_sum(jnp.array([1.0, 2.0, 4.0, 8.0]), ids, n, mode=mode)
+        assert sums[:3].tolist() == [11.0 if mode else 2.0, 0.0, 4.0]
+        assert float(sums.sum()) == (15.0 if mode else 6.0)
