@@ -55,7 +55,8 @@ def gather(
     """Windows of the operand, of `slice_sizes`, at start indices; meaning and parameters are XLA's.
 
     The last axis of `start_indices` holds one start for each axis in `start_index_map`. Windows out of
-    bounds go by `mode`, a `GatherScatterMode`. TypeError for indices that are no integers.
+    bounds go by `mode`, a `GatherScatterMode`; without one they are moved inside. TypeError for indices
+    that are no integers.
 
     >>> rows = lax.GatherDimensionNumbers((1,), (0,), (0,))
     >>> lax.gather(jnp.arange(6).reshape(3, 2), jnp.array([[2], [0]]), rows, (1, 2))
@@ -63,7 +64,9 @@ def gather(
            [0, 1]], dtype=int64)
     """
     x, i = to_array(operand, "gather"), to_array(start_indices, "gather", 1)
-    kind, dims = GatherScatterMode.from_any(mode), dimension_numbers
+    kind, dims = GatherScatterMode.PROMISE_IN_BOUNDS, dimension_numbers
+    if mode is not None:
+        kind = GatherScatterMode.from_any(mode)
     _check_sorted("gather", dims.collapsed_slice_dims, dims.operand_batching_dims)
     prim = Gather(
         dims,

@@ -97,13 +97,23 @@ def _starts(x: Array, indices: Any, negative: Any) -> list[Array]:
             f"{len(indices)}"
         )
     allowed = [negative] * x.ndim if isinstance(negative, bool) else list(negative)
-    dtype = next((i.dtype for i in indices if hasattr(i, "dtype")), np.dtype(np.int64))
     for i in indices:
         if isinstance(i, float) or (hasattr(i, "dtype") and not dtypes.is_integer(i.dtype)):
             raise TypeMismatch(f"a dynamic slice that starts at {brief(i)}; expected integers")
-    return [
-        _start(i, n, ok, dtypes.canonical(dtype)) for i, n, ok in zip(indices, x.shape, allowed)
-    ]
+    dtype = _common_dtype(x, indices)
+    return [_start(i, n, ok, dtype) for i, n, ok in zip(indices, x.shape, allowed)]
+
+
+def _common_dtype(x: Array, indices: Any) -> np.dtype:
+    """The one dtype of indices that are arrays, if it holds the others and the sizes; else int64."""
+    found = {dtypes.canonical(i.dtype) for i in indices if hasattr(i, "dtype")}
+    wide = np.dtype(np.int64)
+    if len(found) != 1:
+        return wide
+    (dtype,) = found
+    limits, known = dtypes.iinfo(dtype), [i for i in indices if isinstance(i, (int, np.integer))]
+    fits = all([limits.min <= i <= limits.max for i in (*known, *x.shape)])
+    return dtype if fits else wide
 
 
 def _start(i: Any, n: int, negative: bool, dtype: np.dtype) -> Array:

@@ -148,6 +148,8 @@ def one_hot(x, num_classes, *, dtype=None, axis=-1):
             raise TypeMismatch("one_hot of bools; expected integers: x.astype(int)")
         warn_user(f"one_hot of dtype {x.dtype}; expected integers", DeprecationWarning)
     n = integer(num_classes, "num_classes")
+    if dtypes.is_integer(x.dtype) and n > dtypes.iinfo(x.dtype).max:
+        x = convert(x, np.dtype(np.int64))
     k = canonical_axis(axis, x.ndim + 1)
     wanted = dtypes.canonical(float if dtype is None else dtype)
     shape = (*x.shape[:k], n, *x.shape[k:])

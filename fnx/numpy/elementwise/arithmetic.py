@@ -334,41 +334,6 @@ def _int_int_power(x: Array, y: Array) -> Array:
     return total
 
 
-def fmax(x1, x2):
-    """The larger of x1 and x2; the other one where one is nan.
-
-    >>> jnp.fmax(jnp.array([1.0, jnp.nan]), 2.0)
-    Array([2., 2.], dtype=float64)
-    """
-    x, y = fit("fmax", promote("fmax", x1, x2))
-    return where3(_or_nan(ordered(ops.gt, ops.gt, x, y), x, y), x, y)
-
-
-def fmin(x1, x2):
-    """The smaller of x1 and x2; the other one where one is nan.
-
-    >>> jnp.fmin(jnp.array([1.0, jnp.nan]), 2.0)
-    Array([1., 2.], dtype=float64)
-    """
-    x, y = fit("fmin", promote("fmin", x1, x2))
-    return where3(_or_nan(ordered(ops.lt, ops.lt, x, y), x, y), x, y)
-
-
-def _or_nan(first: Array, x: Array, y: Array) -> Array:
-    """Where fmax and fmin take their first operand; of equal ones they take the second, with its slope."""
-    if dtypes.is_complex(x.dtype):  # one part of which may be nan
-        first = ops.and_(first, ops.eq(x, x))
-    return ops.or_(first, ops.ne(y, y)) if dtypes.is_inexact(y.dtype) else first
-
-
-def ordered(prim: Any, strict: Any, x: Array, y: Array) -> Array:
-    """A comparison; complex numbers are compared by real parts, `strict`, where these differ."""
-    if strict is None or not dtypes.is_complex(x.dtype):
-        return prim(x, y)
-    same = ops.eq(ops.real(x), ops.real(y))
-    return select(same, prim(ops.imag(x), ops.imag(y)), strict(ops.real(x), ops.real(y)))
-
-
 def real(val, /):
     """The real part.
 
@@ -415,8 +380,6 @@ __all__ = [
     "divide",
     "fabs",
     "float_power",
-    "fmax",
-    "fmin",
     "imag",
     "maximum",
     "minimum",

@@ -237,7 +237,9 @@ def _logaddexp(x: Array, y: Array, exp_: Callable, log1p_: Callable, scale: floa
     delta = ops.sub(small, big)
     # delta is nan where both are the same infinity, too; of nan the tangents are nan as well.
     infinite = ops.and_(ops.ne(delta, delta), ops.eq(x, y))
-    return select(infinite, ops.add(x, y), ops.add(big, log1p_(exp_(delta))))
+    delta = select(infinite, zero(delta), delta)
+    middle = times(ops.add(x, y), 0.5)  # equal numbers have half of the slope each
+    return select(infinite, middle, ops.add(big, log1p_(exp_(delta))))
 
 
 def _ordered(x: Array, y: Array) -> tuple[Array, Array]:
@@ -302,6 +304,8 @@ def ldexp(x1, x2, /):
             f"ldexp of dtypes {x1.dtype} and {x2.dtype}; expected real numbers and integer exponents"
         )
     (x,) = promote_inexact("ldexp", x1)
+    if x.dtype in dtypes.SMALL:  # which hold neither the factors nor all exponents
+        return convert(ldexp(convert(x, dtypes.SMALL[x.dtype]), x2), x.dtype)
     return _scaled(*fit("ldexp", [x, convert(x2, x.dtype)]))
 
 
@@ -330,6 +334,9 @@ def frexp(x, /):
     (Array([0.5 , 0.75], dtype=float64), Array([4, 2], dtype=int32))
     """
     (x,) = promote_inexact("frexp", x)
+    if x.dtype in dtypes.SMALL:
+        mantissa, exponent = frexp(convert(x, dtypes.SMALL[x.dtype]))
+        return convert(mantissa, x.dtype), exponent
     size = ops.abs_(x)
     plain = ops.and_(ops.is_finite(x), ops.ne(x, zero(x)))
     safe = select(plain, size, one(x))

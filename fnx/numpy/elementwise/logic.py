@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core import dtypes
+from fnx.core.array import Array
 from fnx.numpy.arrays.traced_cache import replayed
 from fnx.numpy.arrays.util import (
     constant,
@@ -16,6 +17,7 @@ from fnx.numpy.arrays.util import (
     no_out,
     promote,
     promote_inexact,
+    select,
     shown,
     to_array,
     ufunc_operands,
@@ -26,8 +28,8 @@ from fnx.numpy.elementwise.arithmetic import (
     binary,
     imag,
     multiply,
-    ordered,
     truth,
+    where3,
     without_complex,
 )
 from fnx.numpy.elementwise.division import numbers
@@ -128,7 +130,12 @@ def iscomplex(x):
 def _comparison(name: str, prim: Any, strict: Any, what: str, gives: str) -> Callable:
     @named(name, shown(what, f"jnp.{name}(jnp.arange(3), 1)", gives, "bool"))
     def fn(x, y, /):
-        return ordered(prim, strict, *fit(name, promote(name, x, y)))
+        x, y = fit(name, promote(name, x, y))
+        if strict is not None and dtypes.is_complex(x.dtype):
+            same = ops.eq(ops.real(x), ops.real(y))
+            later = prim(ops.imag(x), ops.imag(y))
+            return select(same, later, strict(ops.real(x), ops.real(y)))
+        return prim(x, y)
 
     return fn
 
@@ -151,6 +158,33 @@ greater = _comparison("greater", ops.gt, ops.gt, "x > y, as `less`.", "[False, F
 greater_equal = _comparison(
     "greater_equal", ops.ge, ops.gt, "x >= y, as `less`.", "[False,  True,  True]"
 )
+
+
+def fmax(x1, x2):
+    """The larger of x1 and x2; the other one where one is nan.
+
+    >>> jnp.fmax(jnp.array([1.0, jnp.nan]), 2.0)
+    Array([2., 2.], dtype=float64)
+    """
+    x, y = fit("fmax", promote("fmax", x1, x2))
+    return where3(_or_nan(greater(x, y), x, y), x, y)
+
+
+def fmin(x1, x2):
+    """The smaller of x1 and x2; the other one where one is nan.
+
+    >>> jnp.fmin(jnp.array([1.0, jnp.nan]), 2.0)
+    Array([1., 2.], dtype=float64)
+    """
+    x, y = fit("fmin", promote("fmin", x1, x2))
+    return where3(_or_nan(less(x, y), x, y), x, y)
+
+
+def _or_nan(first: Array, x: Array, y: Array) -> Array:
+    """Where fmax and fmin take their first operand; of equal ones they take the second, with its slope."""
+    if dtypes.is_complex(x.dtype):  # one part of which may be nan
+        first = ops.and_(first, ops.eq(x, x))
+    return ops.or_(first, ops.ne(y, y)) if dtypes.is_inexact(y.dtype) else first
 
 
 def _logical(name: str, prim: Any, what: str, gives: str) -> Callable:
@@ -284,6 +318,8 @@ __all__ = [
     "bitwise_right_shift",
     "bitwise_xor",
     "equal",
+    "fmax",
+    "fmin",
     "greater",
     "greater_equal",
     "invert",

@@ -165,21 +165,12 @@ def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
     if dtypes.is_complex(x.dtype):
         parts = [nan_to_num(p, True, nan, posinf, neginf) for p in (ops.real(x), ops.imag(x))]
         return ops.complex_(*parts)
-    info = dtypes_finfo(x.dtype)
+    info = dtypes.finfo(x.dtype)
     high = float(info.max) if posinf is None else posinf
     low = float(info.min) if neginf is None else neginf
     out = where3(ops.ne(x, x), convert(nan, x.dtype), x)
     out = where3(isposinf(out), convert(high, x.dtype), out)
     return where3(isneginf(out), convert(low, x.dtype), out)
-
-
-def dtypes_finfo(dtype: np.dtype) -> Any:
-    """The limits of a float dtype, bfloat16 too."""
-    if dtype == dtypes.bfloat16:
-        import ml_dtypes
-
-        return ml_dtypes.finfo(dtype)
-    return np.finfo(dtype)
 
 
 __all__ = ["around", "ceil", "clip", "fix", "floor", "nan_to_num", "rint", "round", "trunc"]

@@ -7,4 +7,3 @@ from fnx.numpy.elementwise.division import *
 from fnx.numpy.elementwise.elementary import *
 from fnx.numpy.elementwise.logic import *
 from fnx.numpy.elementwise.rounding import *
-from fnx.numpy.elementwise.rounding import dtypes_finfo

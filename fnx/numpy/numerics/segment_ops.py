@@ -10,9 +10,7 @@ from fnx.core.array import Array
 from fnx.core.errors import ShapeError
 from fnx.numpy.arrays.creation import asarray, full
 from fnx.numpy.arrays.util import named
-from fnx.numpy.elementwise import ufuncs
 from fnx.numpy.structure.nonzero import need_known
-from fnx.numpy.structure.selection import where
 from fnx.numpy.structure.shapes import broadcast_to
 from fnx.ops.reduction.reduction import highest, lowest
 
@@ -48,11 +46,11 @@ def _reduction(name: str, method: str, empty: Callable[[np.dtype], Any], doc: st
             known = need_known(ids, name, "pass num_segments=, the static length of the result")
             num_segments = int(known.max()) + 1 if ids.size else 0
         total = full((num_segments, *rest), empty(x.dtype), x.dtype)
-        rows = where(ufuncs.less(ids, 0), num_segments, ids)  # negative numbers: no segment
-        return getattr(total.at[rows], method)(
+        return getattr(total.at[ids], method)(
             broadcast_to(x, ids.shape + rest),
             mode=mode or "drop",
             indices_are_sorted=indices_are_sorted,
+            wrap_negative_indices=False,  # negative numbers: no segment
         )
 
     return fn

@@ -90,7 +90,7 @@ def _unique_static(
     width = columns.shape[1]
     number = dtypes.default_for("i")
     if n == 0 or width == 0:
-        if size and fill is None:
+        if size and width and fill is None:
             raise InvalidValue(
                 f"unique with size={size} of an empty array of shape {shape} has nothing to repeat; "
                 "expected a fill_value"

@@ -55,9 +55,10 @@ def mean(a, axis=None, dtype=None, out=None, keepdims=False, *, where=None):
         return ops.div(total, _size(x, axes, x.dtype))
     final = dtypes.canonical(dtype) if dtype is not None else dtypes.to_inexact(x.dtype)
     wide = dtypes.float32 if dtypes.is_float(final) and final.itemsize < 4 else final
-    if dtype is not None and not dtypes.is_inexact(final):
-        wide = dtypes.default_for("f")
     total = sum(x, axes, wide, keepdims=keepdims, where=where)
+    if not dtypes.is_inexact(final):  # the sum is one of integers, as NumPy's
+        wide = dtypes.default_for("f")
+        total = convert(total, wide)
     count = _count(x, axes, where, keepdims, wide)
     return convert(ufuncs.true_divide(total, count), final)
 

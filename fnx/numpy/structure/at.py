@@ -135,7 +135,7 @@ class AtIndex:
     @entrance
     def subtract(self, values, **options):
         """x with x[index] -= values; repeated indices add up."""
-        return self._update("add", ufuncs.negative(_values(self.array, values)), options)
+        return self._update("add", ufuncs.negative(_values(self.array, values, True)), options)
 
     sub = subtract
 
@@ -224,38 +224,39 @@ def _flat_places(x: Array, index: Any, mode: Any) -> Array | None:
     return places
 
 
-def _values(x: Array, values: Any) -> Array:
-    """Values in the dtype of the array that they go into."""
+def _values(x: Array, values: Any, combined: bool = False) -> Array:
+    """Values in the dtype of the array that they go into, or of both, where they are combined before."""
     if type(values) in PYTHON:
         given = dtypes.scalar_dtype(values)
         if dtypes.is_complex(given) and not dtypes.is_complex(x.dtype):
             raise TypeMismatch(f"a complex number cannot go into an array of dtype {x.dtype}")
-        _check_cast(x, given, given.kind != "b")
-        return constant(values, x.dtype, weak=x.weak_type)
+        wide = _check_cast(x, given, given.kind != "b")
+        return constant(values, wide if combined else x.dtype, weak=x.weak_type)
     # Unlike operands of other functions they may be lists, as JAX's may.
     y = asarray(values) if isinstance(values, (list, tuple)) else to_array(values, "at")
     if dtypes.is_complex(y.dtype) and not dtypes.is_complex(x.dtype):
         raise TypeMismatch(
             f"values of dtype {y.dtype} cannot go into an array of dtype {x.dtype}; take their real part"
         )
-    _check_cast(x, y.dtype, y.weak_type)
-    return convert(y, x.dtype)
+    wide = _check_cast(x, y.dtype, y.weak_type)
+    return convert(y, wide if combined else x.dtype)
 
 
-def _check_cast(x: Array, dtype: np.dtype, weak: bool) -> None:
-    """Warn, as JAX, of values that may not be what they were in the array that they go into."""
+def _check_cast(x: Array, dtype: np.dtype, weak: bool) -> np.dtype:
+    """The dtype of both; warn, as JAX, of values that may not be what they were in the array."""
     truth = dtype.kind == "b" and x.dtype.kind in "iub"  # which JAX takes even so
     if config.numpy_dtype_promotion.value == "strict" and not truth:
         dtypes.check_strict(((x.dtype, x.weak_type), (dtype, weak)))
-    if (
-        dtype != x.dtype
-        and dtypes.promote_cached(((x.dtype, False), (dtype, weak)), False)[0] != x.dtype
-    ):
+    if dtype == x.dtype:
+        return dtype
+    wide = dtypes.promote_cached(((x.dtype, False), (dtype, weak)), False)[0]
+    if wide != x.dtype:
         warn_user(
             f"values of dtype {dtype} go into an array of dtype {x.dtype}, which may not hold them; "
             "expected its dtype: convert them with .astype. JAX will refuse such in a later version",
             FutureWarning,
         )
+    return wide
 
 
 def update(
@@ -271,7 +272,9 @@ def update(
     """x with values combined into x[index]; it is weak if x is."""
     del out_sharding
     flags = (indices_are_sorted, unique_indices)
-    weak, y = x.weak_type, _values(x, values)
+    weak, dtype, y = x.weak_type, x.dtype, _values(x, values, kind in ("add", "mul"))
+    if y.dtype != dtype:  # sums and products are rounded once
+        x = convert(x, y.dtype)
     if y.weak_type != weak:  # one is converted, and so its cotangent back
         x, y = [ops.ConvertElementType(x.dtype)(v) if v.weak_type else v for v in (x, y)]
     how = GatherScatterMode.from_any(mode)
@@ -280,7 +283,8 @@ def update(
     else:
         with indexing_by(mode):
             out = _updated(kind, x, index, y, how, flags)
-    return out if out.weak_type == weak else ops.ConvertElementType(x.dtype, weak)(out)
+    kept = out.weak_type == weak and out.dtype == dtype
+    return out if kept else ops.ConvertElementType(dtype, weak)(out)
 
 
 def _updated(

@@ -197,10 +197,10 @@ def put(a, ind, v, mode=None, *, inplace=True):
     if values.size < at.size:
         values = values[np.arange(at.size) % values.size]
     if mode == "wrap":
-        at, mode = ufuncs.remainder(at, x.size), None
+        at = ufuncs.remainder(at, x.size)
     elif mode == "clip":
         at = ufuncs.clip(at, 0, x.size - 1)  # as NumPy's, without counting from the end
-    return reshape(ravel(x).at[at].set(values[: at.size], mode=mode), x.shape)
+    return reshape(ravel(x).at[at].set(values[: at.size], mode="clip"), x.shape)
 
 
 def place(arr, mask, vals, *, inplace=True):
@@ -330,6 +330,7 @@ def unravel_index(indices, shape):
     sizes = canonical_shape(shape)
     total = math.prod(sizes)
     whole = dtypes.is_integer(at.dtype)
+    at = _holding(at, total)
     at = wrap(at, total) if whole else ufuncs.where3(at < 0, at + total, at)
     at = ufuncs.where3(at < total, ufuncs.maximum(at, 0), total - 1)
     outs = []
@@ -337,6 +338,12 @@ def unravel_index(indices, shape):
         outs.append(ufuncs.remainder(at, n))
         at = ufuncs.floor_divide(at, n)
     return tuple(outs[::-1])
+
+
+def _holding(at: Array, size: int) -> Array:
+    """Positions in a dtype that holds all positions of so many elements."""
+    small = dtypes.is_integer(at.dtype) and size > dtypes.iinfo(at.dtype).max
+    return convert(at, INT) if small else at
 
 
 def ravel_multi_index(multi_index, dims, mode="raise", order="C", *, dtype=None):
@@ -348,7 +355,7 @@ def ravel_multi_index(multi_index, dims, mode="raise", order="C", *, dtype=None)
     Array([2, 3], dtype=int64)
     """
     sizes = canonical_shape(dims)
-    parts = [array(p) for p in multi_index]
+    parts = [_holding(array(p), max(math.prod(sizes), *sizes, 0)) for p in multi_index]
     if mode == "raise":
         for p, n in zip(parts, sizes, strict=True):
             known = need_known(p, "ravel_multi_index", "pass mode='clip' or 'wrap'")

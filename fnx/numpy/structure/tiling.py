@@ -6,10 +6,18 @@ from typing import Any
 
 import numpy as np
 
+from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.interpreter import Tracer
 from fnx.numpy.arrays.traced_cache import replayed
-from fnx.numpy.arrays.util import INT, canonical_axes, canonical_axis, canonical_shape, to_array
+from fnx.numpy.arrays.util import (
+    INT,
+    canonical_axes,
+    canonical_axis,
+    canonical_shape,
+    convert,
+    to_array,
+)
 from fnx.numpy.elementwise import ufuncs
 from fnx.numpy.structure.nonzero import need_known
 from fnx.numpy.structure.selection import take
@@ -112,6 +120,8 @@ def _roll_axis(x: Array, by: Any, axis: int) -> Array:
         return Concatenate(axis)(x[(*lead, slice(n - k, n))], x[(*lead, slice(0, n - k))])
     from fnx.ops.structure.dynamic_slice import DynamicSlice
 
+    if dtypes.kind(by.dtype) in "biu":  # which may hold neither the size nor negative numbers
+        by = convert(by, INT)
     start = ufuncs.remainder(ufuncs.negative(by), n)
     twice = Concatenate(axis)(x, x)
     starts = [start if k == axis else scalar(0, INT) for k in range(x.ndim)]

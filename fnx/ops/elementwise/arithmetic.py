@@ -165,7 +165,8 @@ def _pow_exponent(t: Any, out: Any, x: Any, y: Any) -> Any:
 
 
 def _pow_base(t: Any, out: Any, x: Any, y: Any) -> Any:
-    # y x ** (y - 1), which where y is 0 is 0, also at x = 0.
+    # y x ** (y - 1), which where y is 0 is 0, also at x = 0. Never weak, but its derivatives are, as JAX's.
+    x, y = [ConvertElementType(v.dtype)(v) if v.weak_type else v for v in (x, y)]
     zero = eq(y, scalar(0, y.dtype))
     if y.dtype != x.dtype:
         lower = select(zero, y, sub(y, scalar(1, y.dtype)))
@@ -173,7 +174,7 @@ def _pow_base(t: Any, out: Any, x: Any, y: Any) -> Any:
     # Not y - 1 but x is changed there, since the derivative with respect to y needs x ** -1.
     if type(zero) is not ConcreteArray or zero._value.any():
         x = select(zero, select(eq(x, scalar(0, x.dtype)), one(x), x), x)
-    return mul(t, mul(y, pow_(x, sub(y, scalar(1, y.dtype)))))  # never weak, as JAX's
+    return mul(t, mul(y, pow_(x, sub(y, scalar(1, y.dtype)))))
 
 
 _POW = native(np.power, 2)

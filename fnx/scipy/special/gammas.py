@@ -108,7 +108,7 @@ def digamma(x):
 def polygamma(n, x):
     """The derivative of order n of `digamma`.
 
-    TypeError for orders that are not real.
+    TypeError for complex numbers.
 
     >>> fnx.scipy.special.polygamma(1, jnp.array([1.0]))
     Array([1.64493407], dtype=float64)
@@ -116,7 +116,9 @@ def polygamma(n, x):
     n_dtype = to_array(n, "polygamma").dtype
     if not dtypes.is_integer(n_dtype) and not dtypes.is_float(n_dtype):
         raise TypeMismatch(f"polygamma of order of dtype {n_dtype}; expected integers or floats")
-    return prims.polygamma(*_floats("polygamma", n, x))
+    n, x = _floats("polygamma", n, x)
+    u.without_complex("polygamma", x)
+    return prims.polygamma(n, x)
 
 
 def zeta(x, q=None):
