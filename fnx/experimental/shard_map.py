@@ -1,4 +1,4 @@
-"""shard_map under its older name, which is fnx.shard_map; and `smap`, which is it for one axis of the mesh."""
+"""shard_map under its older name, which is fnx.shard_map; and `smap`, for one axis of the mesh."""
 
 from collections.abc import Callable, Hashable
 from functools import partial

@@ -1,4 +1,4 @@
-"""Sparse matrices by rows and columns of their elements, under the names of `jax.experimental.sparse.coo`."""
+"""Sparse matrices by rows and columns of elements, as in `jax.experimental.sparse.coo`."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple

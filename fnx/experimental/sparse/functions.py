@@ -38,7 +38,7 @@ def bcoo_reshape(mat: BCOO, *, new_sizes: Sequence[int]) -> BCOO:
 def bcoo_broadcast_in_dim(
     mat: BCOO, *, shape: Sequence[int], broadcast_dimensions: Sequence[int], sharding: Any = None
 ) -> BCOO:
-    """With axes more, along which elements repeat: axis k becomes axis `broadcast_dimensions[k]` of `shape`.
+    """With axes more, along which elements repeat: axis k becomes `broadcast_dimensions[k]` of `shape`.
 
     >>> from fnx.experimental import sparse
     >>> m = sparse.BCOO.fromdense(jnp.array([0.0, 2.0]))

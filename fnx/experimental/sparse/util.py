@@ -1,4 +1,4 @@
-"""Errors and warnings under the names of `jax.experimental.sparse.util`; fnx raises and gives none of them."""
+"""Errors and warnings under the names of JAX's module; fnx raises and gives none of them."""
 
 __all__ = ["CuSparseEfficiencyWarning", "SparseEfficiencyError", "SparseEfficiencyWarning"]
 

@@ -1,7 +1,7 @@
 """`jax.experimental.custom_partitioning`: functions with their author's rules of how to cut them.
 
-What they compute does not depend on these rules, which save exchanges between devices. fnx cuts such a function by
-the rules of the operations that it is made of.
+What they compute does not depend on these rules, which save exchanges between devices. fnx cuts such a
+function by the rules of the operations that it is made of.
 """
 
 import functools
@@ -52,7 +52,7 @@ class SdyShardingRule:
 class custom_partitioning:
     """A function that calls `fun`, with rules that `def_partition` gives it.
 
-    Positional arguments in `static_argnums` are handed on as they are, as all others are that are no arrays.
+    Positional arguments in `static_argnums` are handed on as they are, as all are that are no arrays.
     """
 
     def __init__(self, fun: Callable, static_argnums: Sequence[int] = ()):

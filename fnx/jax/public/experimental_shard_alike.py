@@ -8,7 +8,7 @@ from fnx.pytree.operations import tree_flatten
 
 
 def shard_alike(x: Any, y: Any) -> tuple[Any, Any]:
-    """`x` and `y` themselves, of which JAX's compiler cuts one as the other; fnx finds out by itself how to.
+    """`x` and `y` themselves, of which JAX's compiler cuts one as the other; fnx decides by itself.
 
     ValueError for trees or shapes that differ.
     """

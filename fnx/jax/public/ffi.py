@@ -1,7 +1,7 @@
 """`jax.ffi`: functions compiled for XLA's interface, which fnx's native code cannot call.
 
-Libraries register theirs when they are imported, and use them where a program asks for them: what is registered
-is remembered, to call it is an error.
+Libraries register theirs when they are imported, and use them where a program asks for them: what is
+registered is remembered, to call it is an error.
 """
 
 import ctypes
@@ -34,7 +34,7 @@ def register_ffi_type_id(name: str, obj: Any, platform: str = "cpu") -> NoReturn
 
 
 def register_ffi_target_as_batch_partitionable(name: str) -> None:
-    """That batches of a function's arguments may be cut; ValueError for a function that is not registered."""
+    """That batches of arguments may be cut; ValueError for a function that is not registered."""
     if not any(name == known for known, _ in _targets):
         raise InvalidValue(
             f"no function {name!r} is registered; expected register_ffi_target first"
