@@ -25,7 +25,12 @@ PUBLIC = (
 ).split()
 # JAX's arrays are without them: NumPy's functions of its arrays are NumPy's, and give NumPy's arrays.
 NUMPY_PROTOCOLS = "__array_ufunc__", "__array_function__"
-MOVED = {"jax.core": "jax.extend.core"}  # where names stand that JAX still has in their old places
+# Where names stand that JAX has, or still has, in other places.
+MOVED = {
+    "jax.core": "jax.extend.core",
+    "jax.experimental.sparse.bcoo": "jax.experimental.sparse",
+    "jax.experimental.sparse.bcsr": "jax.experimental.sparse",
+}
 OWN = "fnx.jax.src"  # modules for `jax._src` and `jaxlib`
 ELSE = "fnx.jax.public"  # public ones that stand nowhere else
 

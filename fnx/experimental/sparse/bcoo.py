@@ -105,9 +105,12 @@ class BCOO(JAXSparse):
         mat = jnp.asarray(mat)
         if nse is None:
             nse = int(jnp.count_nonzero(mat))
+        if not mat.ndim:  # one element, which has no index
+            data = jnp.zeros(nse, mat.dtype).at[:1].set(mat)
+            return cls((data, jnp.zeros((nse, 0), index_dtype)), shape=())
         # Elements that are lacking lie outside.
         found = jnp.nonzero(mat, size=nse, fill_value=mat.shape)
-        indices = jnp.stack(found, -1).astype(index_dtype) if mat.ndim else jnp.zeros((nse, 0), int)
+        indices = jnp.stack(found, -1).astype(index_dtype)
         data = mat.at[tuple(found)].get(mode="fill", fill_value=0)
         return cls((data, indices), shape=mat.shape, indices_sorted=True, unique_indices=True)
 

@@ -35,6 +35,85 @@ def bcoo_reshape(mat: BCOO, *, new_sizes: Sequence[int]) -> BCOO:
     return mat.reshape(new_sizes=tuple(new_sizes))
 
 
+def bcoo_broadcast_in_dim(
+    mat: BCOO, *, shape: Sequence[int], broadcast_dimensions: Sequence[int], sharding: Any = None
+) -> BCOO:
+    """With axes more, along which elements repeat: axis k becomes `broadcast_dimensions[k]` of `shape`.
+
+    >>> from fnx.experimental import sparse
+    >>> m = sparse.BCOO.fromdense(jnp.array([0.0, 2.0]))
+    >>> sparse.bcoo_broadcast_in_dim(m, shape=(2, 2), broadcast_dimensions=(1,)).todense()
+    Array([[0., 2.],
+           [0., 2.]], dtype=float64)
+    """
+    del sharding
+    shape, places = tuple(shape), tuple(broadcast_dimensions)
+    lax.broadcast_in_dim(jnp.zeros(mat.shape, bool), shape, places)  # which says what does not fit
+    kept = {d: k for k, d in enumerate(places) if mat.shape[k] == shape[d]}
+    repeated = [d for d in range(len(shape)) if d not in kept]
+    inside = jnp.all(mat.indices < np.asarray(mat.shape, mat.indices.dtype), axis=1)
+    copies = np.indices([shape[d] for d in repeated]).reshape(len(repeated), -1)
+    n = copies.shape[1]
+    columns: list[Any] = [None] * len(shape)
+    for d, k in kept.items():
+        columns[d] = jnp.repeat(mat.indices[:, k], n)
+    for d, places_of_copies in zip(repeated, copies, strict=True):  # elements outside stay outside
+        every = jnp.tile(jnp.asarray(places_of_copies, mat.indices.dtype), mat.nse)
+        columns[d] = jnp.where(jnp.repeat(inside, n), every, shape[d])
+    indices = jnp.stack(columns, -1) if columns else jnp.zeros((mat.nse * n, 0), mat.indices.dtype)
+    return BCOO((jnp.repeat(mat.data, n), indices), shape=shape, unique_indices=mat.unique_indices)
+
+
+def bcoo_extract(sparr: BCOO, arr: Any, *, assume_unique: bool | None = None) -> BCOO:
+    """The elements of a dense array where a sparse one has some.
+
+    >>> from fnx.experimental import sparse
+    >>> m = sparse.BCOO.fromdense(jnp.array([0.0, 2.0, 3.0]))
+    >>> sparse.bcoo_extract(m, jnp.array([5.0, 6.0, 7.0])).data
+    Array([6., 7.], dtype=float64)
+    """
+    unique = sparr.unique_indices if assume_unique is None else assume_unique
+    m = sparr if unique else sparr.sum_duplicates(sparr.nse)
+    arr = jnp.asarray(arr)
+    if arr.shape != m.shape:
+        raise ShapeError(f"bcoo_extract of shapes {m.shape} and {arr.shape}; expected equal")
+    return m._with(arr.at[m._places()].get(mode="fill", fill_value=0))
+
+
+def bcoo_multiply_dense(sp_mat: BCOO, v: Any) -> BCOO:
+    """The product, element by element, of a sparse and a dense array, sparse.
+
+    >>> from fnx.experimental import sparse
+    >>> m = sparse.BCOO.fromdense(jnp.array([0.0, 2.0, 3.0]))
+    >>> sparse.bcoo_multiply_dense(m, jnp.array([5.0, 6.0, 7.0])).data
+    Array([12., 21.], dtype=float64)
+    """
+    return sp_mat * v
+
+
+def bcoo_update_layout(
+    mat: BCOO,
+    *,
+    n_batch: int | None = None,
+    n_dense: int | None = None,
+    on_inefficient: str = "error",
+) -> BCOO:
+    """`mat` itself: fnx's sparse arrays have neither batch nor dense axes; ShapeError where some are asked.
+
+    >>> from fnx.experimental import sparse
+    >>> m = sparse.BCOO.fromdense(jnp.array([0.0, 2.0]))
+    >>> sparse.bcoo_update_layout(m, n_batch=0) is m
+    True
+    """
+    del on_inefficient
+    if n_batch or n_dense:
+        raise ShapeError(
+            f"bcoo_update_layout with n_batch={n_batch}, n_dense={n_dense}; expected 0: batch and dense "
+            "axes are not supported"
+        )
+    return mat
+
+
 def bcoo_sort_indices(mat: BCOO) -> BCOO:
     """With its elements in row-major order.
 

@@ -1,0 +1,1 @@
+"""Part of `jax.experimental.pallas.ops.tpu.splash_attention`, which has nothing."""  # keras

@@ -1,0 +1,1 @@
+"""`jax.interpreters.pxla`, which has nothing: executables of XLA's are not made."""  # orbax
