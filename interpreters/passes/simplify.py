@@ -11,12 +11,14 @@ from fnx.interpreters.rewrite import jaxpr_fields
 
 from .accumulator_init import accumulate
 from .broadcast_sinking import repeated_inside
+from .choice_factoring import factored_choices
 from .constant_residuals import without_known_stacks
 from .copy_insertion import handed_on
 from .dce import dce
 from .layout_assignment import transposed_columns
 from .predictive_commoning import without_shifted_stacks
 from .reduce_of_dot import sums_in_products
+from .shifted_sums import in_pieces
 from .transpose_folding import without_transposed_products
 from .transpose_sinking import in_order_of_products
 from .updates_to_concatenate import cut_sums, whole_sums
@@ -66,11 +68,12 @@ def _without_transposes(jaxpr: Jaxpr) -> Jaxpr:
 
 
 def _with_whole_sums(jaxpr: Jaxpr) -> Jaxpr:
-    summed = whole_sums(cut_sums(jaxpr))
+    summed = in_pieces(whole_sums(cut_sums(jaxpr)))
     return jaxpr if summed is jaxpr else _numbered(summed, True)
 
 
 OPTIMIZATIONS: tuple[Callable[[Jaxpr], Jaxpr], ...] = (
+    factored_choices,
     _without_transposes,
     without_transposed_products,
     sums_in_products,

@@ -12,8 +12,8 @@ Legal when: the boxes are apart and fill the array, and nobody reads what lies b
 chain that is cut nobody reads anything but slices.
 Pays when: there are at most so many pieces that a concatenation is cheap; slices hold hardly more than
 the array that they are of (`CUT_SUMS`).
-Costs: what slices share is computed for each; what a chain of zeros is added to comes first, so a sum may
-be rounded differently.
+Costs: what slices share is computed for each; what a chain of zeros is added to comes first, and what
+covers all of it, so a sum may be rounded differently, and a zero have another sign.
 """
 
 from collections.abc import Callable, Sequence
@@ -215,10 +215,17 @@ class _Cutter:
         if chain is None or a in self.made:
             return self.made.get(a, a)
         x, shape = chain.base, a.aval.shape
-        for k, (at, term) in enumerate(chain.terms):
+        # What covers all of it comes first: boxes after one another are made in one pass.
+        terms = sorted(chain.terms, key=lambda link: link[1].aval.shape != shape)
+        if terms and terms[0][1].aval.like(a.aval) and self._is_zero(x):
+            x, terms = terms[0][1], terms[1:]
+        if not terms:
+            self.made[a] = x
+            return x
+        for k, (at, term) in enumerate(terms):
             whole = term.aval.shape == shape
             prim = add if whole else SliceAdd(at, _sums(at, term.aval.shape))
-            if k == len(chain.terms) - 1:
+            if k == len(terms) - 1:
                 self.eqns.append(Eqn(prim, [x, term], [a]))  # type: ignore[list-item]
                 x = a
             else:
@@ -242,10 +249,7 @@ class _Cutter:
     def _onto(self, total: Atom, term: Atom) -> _Chain | None:
         """A sum of an array and a chain of zeros, as a chain of the array."""
         chain = self._open(term)
-        value = None if chain is None else self._fill(chain.base)
-        if chain is None or type(value) is not Literal or not total.aval.like(term.aval):
-            return None
-        if value.value._value.any():  # type: ignore[attr-defined]
+        if chain is None or not total.aval.like(term.aval) or not self._is_zero(chain.base):
             return None
         return _Chain(self.read(total), chain.terms)
 
@@ -269,6 +273,10 @@ class _Cutter:
         (piece,) = bind_into(self.eqns, prim, [x if value is None else value])
         self.maker[piece] = self.eqns[-1]
         return piece
+
+    def _is_zero(self, x: Atom) -> bool:
+        value = self._fill(x)
+        return type(value) is Literal and not value.value._value.any()  # type: ignore[attr-defined]
 
     def _fill(self, x: Atom) -> Atom | None:
         """The number that an array is full of, if there is one."""

@@ -103,7 +103,7 @@ class ValueNumbering:
         if same is not None and same.aval.like(e.outs[0].aval):
             if same.aval == e.outs[0].aval or not self._tells(e):
                 return (same,)
-        key = None if prim.effects else (prim, *map(_atom_key, atoms))
+        key = None if prim.effects else (prim, *map(atom_key, atoms))
         found = self.known.get(key) if key is not None else None
         if found is None:
             outs = tuple([Var(v.aval) for v in e.outs])
@@ -318,7 +318,8 @@ def _fold(prim: Primitive, atoms: tuple[Literal, ...]) -> list[Literal]:
     return [Literal(o) for o in outs]
 
 
-def _atom_key(atom: Atom) -> Any:
+def atom_key(atom: Atom) -> Any:
+    """What is equal for atoms of the same value."""
     if type(atom) is Var:
         return atom
     value = atom.value

@@ -25,6 +25,7 @@ from fnx.interpreters.analysis.cost_model import recompute_cost
 from fnx.interpreters.analysis.min_cut import Graph
 from fnx.interpreters.analysis.updates import chain, is_update, needed, overwritten
 from fnx.interpreters.linearize import linearize_jaxpr
+from fnx.interpreters.passes.choice_factoring import factored_choices
 from fnx.interpreters.passes.simplify import simplify
 from fnx.interpreters.rewrite import Renaming, dependent, live, reaching, reads, splice
 
@@ -213,7 +214,8 @@ def split(
     of each result which costly input it is in the next iteration, -1 for none. Loops inside are rather
     run again than that they stack more than `room` bytes.
     """
-    forward, linear, count, mask = linearize_jaxpr(simplify(jaxpr), nonzero)
+    factored = factored_choices(simplify(jaxpr))
+    forward, linear, count, mask = linearize_jaxpr(factored, nonzero)
     forward = simplify(forward)
     n = len(jaxpr.outs)
     results, residuals = forward.outs[:n], forward.outs[n:]
