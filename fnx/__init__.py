@@ -180,7 +180,6 @@ if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx.transforms.scopes import typeof as typeof
     from fnx.transforms.shard_map import pmap as pmap
     from fnx.transforms.shard_map import shard_map as shard_map
-    from fnx.experimental.shard_map import smap as smap
     from fnx.transforms.vmap import vmap as vmap
 
 

@@ -61,7 +61,6 @@ _NAMES = {
     "fnx.sharding": "NamedSharding P make_mesh reshard set_mesh",
     "fnx.experimental.shard_map": "smap",
     "fnx.transforms.shard_map": "pmap shard_map",
-    "fnx.experimental.shard_map": "smap",
     "fnx.transforms.make_jaxpr": "ShapeDtypeStruct eval_shape make_jaxpr",
 }
 for _module, _names in _NAMES.items():
