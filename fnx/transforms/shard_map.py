@@ -88,8 +88,7 @@ def pmap(
     check_callable(fun, "pmap")
     static = integers(static_broadcasted_argnums, "static_broadcasted_argnums")  # type: ignore
     place = partial(_place, devices, name_of(fun))
-    if isinstance(in_axes, list):
-        in_axes = tuple(in_axes)
+    in_axes = tuple(in_axes) if isinstance(in_axes, list) else in_axes
 
     @wraps(fun)
     def mapped(*args: Any, **kwargs: Any) -> Any:
@@ -111,7 +110,6 @@ def pmap(
 
     if ranks:
         return _of_ranks(fun, axis_name, in_axes, out_axes, static)
-
     donated = integers(donate_argnums, "donate_argnums")  # type: ignore[arg-type]
     jitted: Jitted = jit(mapped, static_argnums=static, donate_argnums=donated)
     along = lambda out: flatten_axes(out_axes, out, "pmap out_axes")
