@@ -81,8 +81,7 @@ def pmap(
     check_callable(fun, "pmap")
     static = integers(static_broadcasted_argnums, "static_broadcasted_argnums")  # type: ignore
     place = partial(_place, devices, name_of(fun))
-    if isinstance(in_axes, list):
-        in_axes = tuple(in_axes)
+    in_axes = tuple(in_axes) if isinstance(in_axes, list) else in_axes
 
     @wraps(fun)
     def mapped(*args: Any, **kwargs: Any) -> Any:
@@ -93,8 +92,7 @@ def pmap(
             it = iter(xs)
             return fun(*[x if k in places else next(it) for k, x in enumerate(args)], **named)
 
-        call.__name__ = name_of(fun)
-        call.__wrapped__ = fun  # type: ignore[attr-defined]
+        call.__name__, call.__wrapped__ = name_of(fun), fun  # type: ignore[attr-defined]
         axes = in_axes
         if isinstance(axes, tuple) and len(axes) == len(args):
             axes = tuple([a for k, a in enumerate(axes) if k not in places])
