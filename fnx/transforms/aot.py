@@ -1,5 +1,6 @@
 """Stages of compilation ahead of time, to look at and to call: Traced, Lowered, Compiled."""
 
+from importlib import import_module
 from typing import Any
 
 from fnx.core.array import as_array
@@ -9,9 +10,7 @@ from fnx.core.interpreter import Tracer
 from fnx.core.jaxpr import ClosedJaxpr
 from fnx.interpreters.passes.compiled import compiled
 from fnx.interpreters.passes.simplify import simplify
-from fnx.process.constraints import input_shardings
 from fnx.process.cost_analysis import cost_analysis
-from fnx.process.shardings import SingleDeviceSharding
 from fnx.pytree import operations
 from fnx.transforms.make_jaxpr import ShapeDtypeStruct, unflatten_types
 from fnx.transforms.static_args import Static
@@ -175,15 +174,16 @@ class Compiled(_Stage):
     @property
     def input_shardings(self) -> Any:
         """How the dynamic arguments are to lie: (positional, by name)."""
-        program, one = self.program, SingleDeviceSharding()
-        found = input_shardings(program.jaxpr)[len(program.consts) :]
-        empty = dict.fromkeys(program.empty.inputs, one)
+        program, constraints = self.program, import_module("fnx.process.constraints")
+        found = constraints.input_shardings(program.jaxpr)[len(program.consts) :]
+        empty = dict.fromkeys(program.empty.inputs, constraints.SingleDeviceSharding())
         return operations.tree_unflatten(self.treedef, Empty.within(empty, found))
 
     @property
     def output_shardings(self) -> Any:
         """How the results lie, in their structure."""
-        program, one = self.program, SingleDeviceSharding()
+        program = self.program
+        one = import_module("fnx.process.shardings").SingleDeviceSharding()
         places = getattr(program.compiled(), "places", (None,) * len(program.jaxpr.outs))
         empty = dict.fromkeys(program.empty.outs, one)
         found = [one if p is None else p for p in places]

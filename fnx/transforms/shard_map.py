@@ -99,8 +99,7 @@ def pmap(
             it = iter(xs)
             return fun(*[x if k in places else next(it) for k, x in enumerate(args)], **named)
 
-        call.__name__ = name_of(fun)
-        call.__wrapped__ = fun  # type: ignore[attr-defined]
+        call.__name__, call.__wrapped__ = name_of(fun), fun  # type: ignore[attr-defined]
         axes = in_axes
         if isinstance(axes, tuple) and len(axes) == len(args):
             axes = tuple([a for k, a in enumerate(axes) if k not in places])
