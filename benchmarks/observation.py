@@ -25,18 +25,20 @@ ROUNDS, WORKERS = 11, 4
 
 
 def loops(quick: bool) -> dict[str, tuple[Callable, Any]]:
-    """Loops of some tenths of a second, of cheap and of costly iterations."""
+    """Loops of most of a second, so that bars are drawn, of cheap and of costly iterations."""
     import fnx
     import fnx.numpy as jnp
     from fnx import lax
+
+    fnx.config.update("num_devices", 2)  # which says nothing of threads
 
     def step(c: Any, _: Any) -> tuple:
         return jnp.sin(c) * 0.999 + 0.001, None
 
     found = {}
+    many = lambda work: max(10, int((1e8 if quick else 5e8) / (work + 10)))
     for size, shape in SIZES.items():
-        work = max(1, *shape) if shape else 1
-        n = max(10, int((3e7 if quick else 1e8) / (work + 10)))
+        n = many(max(1, *shape) if shape else 1)
         x = jnp.full(shape, 0.5)
         scan = lambda x, n=n: lax.scan(step, x, None, length=n)[0]
         while_ = lambda x, n=n: lax.while_loop(
@@ -45,8 +47,11 @@ def loops(quick: bool) -> dict[str, tuple[Callable, Any]]:
         found[f"scan of {size}"] = scan, x
         found[f"while_loop of {size}"] = while_, x
         found[f"gradient of a scan of {size}"] = (
-            fnx.grad(lambda x, n=n: lax.scan(step, x, None, length=n)[0].sum()), x,
+            fnx.grad(lambda x, n=n // 5: lax.scan(step, x, None, length=n)[0].sum()), x,
         )  # fmt: skip
+    loop = lambda n: lambda x: lax.scan(step, x, None, length=n)[0]
+    found["scan of 100 members (vmap)"] = fnx.vmap(loop(many(100))), jnp.full(100, 0.5)
+    found["scan on two devices (pmap)"] = fnx.pmap(loop(many(1))), jnp.full(2, 0.5)
     return found
 
 

@@ -135,7 +135,7 @@ class Exported:
         leaves, treedef = operations.tree_flatten((args, kwargs))
         if treedef != self.in_tree:
             raise InvalidValue(
-                f"the exported function {self.fun_name} was called with the arguments "
+                f"the exported function {self.fun_name} was called with arguments of structure "
                 f"{operations.shown(treedef)}; expected {operations.shown(self.in_tree)}"
             )
         arrays = [x if getattr(x, "dtype", None) == dtypes.float0 else _array(x) for x in leaves]

@@ -196,8 +196,8 @@ class Compiled(_Stage):
             leaves, treedef = operations.tree_flatten((args, kwargs))
         if treedef != self.treedef:
             raise TypeMismatch(
-                f"a compiled function was called with the arguments {operations.shown(treedef)}; it was "
-                f"compiled for {operations.shown(self.treedef)}"
+                f"a compiled function was called with arguments of structure "
+                f"{operations.shown(treedef)}; it was compiled for {operations.shown(self.treedef)}"
             )
         program = self.program
         arrays = [as_array(x) for x in leaves]

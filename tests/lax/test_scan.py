@@ -224,7 +224,7 @@ def test_mismatched_carries():
             {"a": 1.0, "b": np.zeros(2)},
             np.zeros(2),
         )
-    with pytest.raises(TypeError, match=r"structure.*lacks the leaf \"\['b'\]\""):
+    with pytest.raises(TypeError, match=r"got as carry \{.*lacks the leaf \"\['b'\]\""):
         lax.scan(lambda c, x: ({"a": c["a"]}, None), {"a": 1.0, "b": 2.0}, np.zeros(2))
     with pytest.raises(TypeError, match="expected a pair"):
         lax.scan(lambda c, x: c, 1.0, np.zeros(2))
