@@ -25,7 +25,7 @@ from fnx.interpreters.trace import trace
 from fnx.ops.structure.basic import convert, zeros
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import flatten_arrays, name_of, signature_of, wraps
-from fnx.transforms.mutable_refs import Ref
+from fnx.transforms.mutable_refs import Ref, check_distinct
 from fnx.transforms.symbolic_zeros import (
     CustomVJPPrimal,
     SymbolicZero,
@@ -266,7 +266,7 @@ class custom_vjp(_WithRule):
                 f"no rule is defined for the custom_vjp function {name}; use defvjp"
             )
         static, dynamic, join = self.split(args)
-        given = _Arguments(dynamic, f"arguments of {name}")
+        given = _Arguments(dynamic, name)
         leaves = given.arrays
         rule = _Reverse(self, name, static, join, given)
 
@@ -284,9 +284,11 @@ class custom_vjp(_WithRule):
 class _Arguments:
     """The arguments that a rule is of: arrays, and mutable references, which the rule gets as they are."""
 
-    def __init__(self, dynamic: tuple, what: str):
+    def __init__(self, dynamic: tuple, name: str):
+        what = f"arguments of {name}"
         leaves, self.treedef = operations.tree_flatten(dynamic)
         self.refs = {k: x for k, x in enumerate(leaves) if type(x) is Ref}
+        check_distinct([*self.refs.values()], name)
         if self.refs:
             self.arrays, _ = flatten_arrays([x for x in leaves if type(x) is not Ref], what)
         else:

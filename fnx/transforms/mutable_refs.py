@@ -115,13 +115,21 @@ class Ref:
         """`ref.at[index]` is a part of the Ref, which is read and written as the whole is."""
         return _Views(self)
 
-    def get(self) -> Array:
-        """The whole array."""
-        return self.value
+    def get(self, idx: Any = ()) -> Array:
+        """The whole array, or a part."""
+        return self[idx]
 
-    def set(self, x: Any) -> None:
-        """Write the whole array."""
-        self[...] = x
+    def set(self, value: Any, idx: Any = ()) -> None:
+        """Write the whole array, or a part."""
+        self[idx] = value
+
+    def swap(self, value: Any, idx: Any = ()) -> Array:
+        """Write, and give what was there."""
+        return swap(self, idx, value)
+
+    def addupdate(self, value: Any, idx: Any = ()) -> None:
+        """Add to the whole array, or to a part."""
+        addupdate(self, idx, value)
 
     def __len__(self) -> int:
         return self.shape[0]

@@ -165,6 +165,10 @@ def test_rules_of_users_get_refs(jit):
     assert float(fnx.vjp(lambda x: read(fnx.new_ref(x)), 3.0)[1](1.0)[0]) == 1.0
     with pytest.raises(ValueError, match="mutable references"):
         fnx.jit(read)(fnx.new_ref(3.0))
+    two = fnx.custom_vjp(lambda a, b: a[...] + b[...])
+    two.defvjp(lambda a, b: (two(a, b), None), lambda _, ct: (ct, ct))
+    with pytest.raises(ValueError, match="twice"):
+        two(ref, ref)
 
 
 @pytest.mark.parametrize("jit", [lambda f: f, fnx.jit])
@@ -235,3 +239,18 @@ def test_cotangents_are_added_to_refs():
         return fnx.freeze(total)
 
     np.testing.assert_allclose(fnx.jit(sum_of_slopes)(jnp.ones(3)), 6 * np.ones(3))
+
+
+def test_methods_of_refs_take_places():
+    ref = fnx.new_ref(jnp.zeros(3))
+    ref.addupdate(1.0)
+    ref.addupdate(2.0, 1)
+    ref.set(7.0, slice(2, None))
+    assert (float(ref.swap(5.0, 0)), float(ref.get(1)), ref.get().tolist()) == (
+        1.0,
+        3.0,
+        [5.0, 3.0, 7.0],
+    )
+    total = fnx.new_ref(jnp.zeros((2, 2)))
+    fnx.vmap(lambda r, x: r.addupdate(x))(total, jnp.arange(2.0))
+    assert total[...].tolist() == [[0.0, 0.0], [1.0, 1.0]]
