@@ -146,3 +146,11 @@ def test_slopes_of_entropy_below_zero():
     slope = fnx.grad(lambda x: entr(x).sum())
     assert slope(x)[:2].tolist() == [0, 0]
     assert fnx.grad(lambda x: slope(x).sum())(x).tolist() == [0, 0, -2]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_inverse_cosine_transforms_of_narrow_floats(dtype):
+    x = jnp.array([[1.0, 2.0, 3.5], [0.5, -1.0, 4.0]], dtype=dtype)
+    back = fnx.jit(fnx.scipy.fft.idctn)(x)
+    assert back.dtype == np.float32
+    close(back, fnx.scipy.fft.idctn(x.astype("float64")), rtol=1e-5)
