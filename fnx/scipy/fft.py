@@ -10,7 +10,7 @@ from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
 from fnx.numpy import fft
 from fnx.numpy.arrays.public_calls import serve as _retell
-from fnx.numpy.arrays.util import canonical_axes, canonical_axis, promote_inexact
+from fnx.numpy.arrays.util import canonical_axes, canonical_axis, convert, promote_inexact
 from fnx.numpy.elementwise import ufuncs as u
 from fnx.numpy.numerics.padding import pad
 from fnx.numpy.structure.joining import concatenate
@@ -54,6 +54,8 @@ def _ortho(n: int) -> np.ndarray:
 
 def _idct(x: Array, norm: str | None) -> Array:
     n = x.shape[-1]
+    if x.dtype.itemsize < 4:  # no complex numbers consist of these
+        x = convert(x, dtypes.float32)
     if norm == "ortho":
         x = x / _ortho(n).astype(x.dtype)
     mirrored = pad(x[..., 1:][..., ::-1], [(0, 0)] * (x.ndim - 1) + [(1, 0)])

@@ -137,3 +137,20 @@ def test_negative_numbers_of_segments(dtype, mode):
         sums = fnx.ops.segment_sum(jnp.array([1.0, 2.0, 4.0, 8.0]), ids, n, mode=mode)
         assert sums[:3].tolist() == [11.0 if mode else 2.0, 0.0, 4.0]
         assert float(sums.sum()) == (15.0 if mode else 6.0)
+
+
+def test_slopes_of_entropy_below_zero():
+    x = jnp.array([-1.0, -math.inf, 0.5])
+    entr = fnx.scipy.special.entr
+    assert entr(x)[:2].tolist() == [-math.inf, -math.inf]
+    slope = fnx.grad(lambda x: entr(x).sum())
+    assert slope(x)[:2].tolist() == [0, 0]
+    assert fnx.grad(lambda x: slope(x).sum())(x).tolist() == [0, 0, -2]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_inverse_cosine_transforms_of_narrow_floats(dtype):
+    x = jnp.array([[1.0, 2.0, 3.5], [0.5, -1.0, 4.0]], dtype=dtype)
+    back = fnx.jit(fnx.scipy.fft.idctn)(x)
+    assert back.dtype == np.float32
+    close(back, fnx.scipy.fft.idctn(x.astype("float64")), rtol=1e-5)

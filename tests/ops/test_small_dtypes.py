@@ -224,3 +224,21 @@ def test_halves_of_a_single_byte():
         assert f(jnp.int8(37)).tolist() == [5, 2]
         whole = lax.bitcast_convert_type(f(jnp.int8(37)), jnp.int8)
         assert (whole.shape, int(whole)) == ((), 37)
+
+
+@pytest.mark.parametrize("wanted", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float8_e5m2", "float8_e4m3fn", "int4"])
+def test_products_and_convolutions_of_small_dtypes_in_a_wider_one(dtype, wanted):
+    rng = np.random.default_rng(0)
+    x, y, z = [
+        jnp.asarray(rng.integers(-3, 4, s)).astype(dtype) for s in ((6, 8), (8, 5), (2, 3, 6))
+    ]
+    options = {"preferred_element_type": wanted}
+    product = fnx.jit(lambda x, y: jnp.matmul(x, y, **options))(x, y)
+    assert product.dtype == wanted
+    exact = np.asarray(x.astype("float64")) @ np.asarray(y.astype("float64"))
+    np.testing.assert_array_equal(np.asarray(product.astype("float64")), exact)
+    convolve = lambda z: lax.conv_general_dilated(z, z[:, :, :2], (1,), "VALID", **options)
+    np.testing.assert_array_equal(
+        fnx.jit(convolve)(z), convolve(z.astype("float64")).astype(wanted)
+    )

@@ -169,8 +169,9 @@ def _pow_base(t: Any, out: Any, x: Any, y: Any) -> Any:
     x, y = [ConvertElementType(v.dtype)(v) if v.weak_type else v for v in (x, y)]
     zero = eq(y, scalar(0, y.dtype))
     if y.dtype != x.dtype:
-        lower = select(zero, y, sub(y, scalar(1, y.dtype)))
-        return mul(t, mul(convert(y, x.dtype), pow_(x, lower)))
+        return mul(
+            t, mul(convert(y, x.dtype), pow_(x, select(zero, y, sub(y, scalar(1, y.dtype)))))
+        )
     # Not y - 1 but x is changed there, since the derivative with respect to y needs x ** -1.
     if type(zero) is not ConcreteArray or zero._value.any():
         x = select(zero, select(eq(x, scalar(0, x.dtype)), one(x), x), x)

@@ -224,7 +224,9 @@ class DotGeneral(Primitive):
 
 def accumulator(dtype: np.dtype, out: np.dtype) -> np.dtype:
     """The dtype in which is multiplied and summed."""
-    wide = dtype if dtype == out else dtypes.result_dtype(dtype, out)
+    wide = dtype
+    if dtype != out:  # small dtypes are not promoted by themselves
+        wide = dtypes.result_dtype(*[dtypes.SMALL.get(d, d) for d in (dtype, out)])
     return dtypes.float32 if dtypes.is_float(wide) and wide.itemsize < 4 else wide
 
 

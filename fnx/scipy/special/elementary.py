@@ -56,7 +56,9 @@ def entr(x):
     """
     (x,) = promote_inexact("entr", x)
     u.without_complex("entr", x)
-    return u.where3(x < 0, -math.inf, -xlogy(x, x))
+    below = x < 0
+    x = u.where3(below, u.one(x), x)  # slopes of any order are 0 there
+    return u.where3(below, -math.inf, -xlogy(x, x))
 
 
 def rel_entr(p, q):
