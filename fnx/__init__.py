@@ -77,6 +77,7 @@ if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx.custom_derivatives import custom_vjp as custom_vjp
     from fnx.dtypes import float0 as float0
     from fnx.experimental.index_checks import debug_index as debug_index
+    from fnx.experimental.shard_map import smap as smap
     from fnx.observe.benchmark import benchmark as benchmark
     from fnx.observe.notebook import load_ipython_extension as load_ipython_extension
     from fnx.observe.notebook import unload_ipython_extension as unload_ipython_extension
@@ -177,7 +178,6 @@ if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx.transforms.scopes import typeof as typeof
     from fnx.transforms.shard_map import pmap as pmap
     from fnx.transforms.shard_map import shard_map as shard_map
-    from fnx.experimental.shard_map import smap as smap
     from fnx.transforms.vmap import vmap as vmap
 
 
