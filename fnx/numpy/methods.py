@@ -280,6 +280,7 @@ def members() -> dict[str, Any]:
         "imag": property(ufuncs.imag),
         "flat": property(lambda self: iter(shapes.ravel(self))),
         "device": property(_device),
+        "platform": lambda self: next(iter(self.devices())).platform,
         "committed": property(lambda self: True),
         "strides": property(lambda self: np.asarray(self).strides),
     }

@@ -130,6 +130,9 @@ def compared(suite: Suite, version: str, said: Said, left_out: list[str]) -> Res
             if word.startswith("no end within"):
                 reason = "files of tests that did not end with JAX in the time given"
                 uncounted[reason] = uncounted.get(reason, 0) + 1
+            if word == "collection failure":
+                reason = "files of tests that JAX's run cannot import, which need more packages"
+                uncounted[reason] = uncounted.get(reason, 0) + 1
             if word not in (PASSED, UNASKED):
                 continue
             unasked += word == UNASKED

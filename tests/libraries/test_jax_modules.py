@@ -217,3 +217,51 @@ def test_elements_are_extracted_and_multiplied():
     assert sparse.bcoo_update_layout(m, n_batch=0) is m
     with pytest.raises(ValueError, match="batch"):
         sparse.bcoo_update_layout(m, n_batch=1)
+
+
+def test_what_libraries_ask_of_private_modules(tmp_path):
+    program = """
+import sys
+import jax, jax.numpy as jnp, numpy as np
+from jax._src import source_info_util, traceback_util
+from jax._src.nn.initializers import _complex_truncated_normal, _complex_uniform
+from jax._src.numpy import lax_numpy
+from jax._src.tree_util import BuiltInKeyEntry
+assert lax_numpy.einsum is jnp.einsum
+((path, _),) = jax.tree_util.tree_leaves_with_path({"a": [1]})
+assert all(isinstance(key, BuiltInKeyEntry) for key in path)
+assert jax.core.is_constant_dim(3) and not jax.core.is_constant_dim(jax.export.symbolic_shape("n")[0])
+
+@jax.jit
+def f(x):
+    with jax.core.eval_context():
+        return x if jnp.sqrt(4.0) == 2 else -x
+assert f(1.0) == 1
+
+def g(x):
+    return jnp.sin(x)
+(eqn,) = jax.make_jaxpr(g)(1.0).eqns
+frame = source_info_util.user_frame(eqn.source_info)
+assert frame.function_name == "g" and frame._replace(start_line=2).start_line == 2, frame
+
+def user():
+    jnp.reshape(jnp.ones(3), (2, 2))
+try:
+    user()
+except TypeError as error:
+    found = traceback_util.filter_traceback(error.__traceback__)
+    names = []
+    while found is not None:
+        names.append(found.tb_frame.f_code.co_name)
+        found = found.tb_next
+assert names == ["<module>", "user"], names
+assert traceback_util.filter_traceback(None) is None
+
+key = jax.random.PRNGKey(0)
+z = _complex_truncated_normal(key, 1.5, (2000,), np.dtype("complex128"))
+assert 1.4 < abs(z).max() < 1.5 and abs(z.mean()) < 0.05
+z = _complex_uniform(key, (2000,), np.dtype("complex128"))
+assert 1.4 < abs(z).max() < 1.4143 and abs((abs(z) ** 2).mean() - 1) < 0.05
+assert jnp.ones(2).platform() == "cpu"
+"""
+    run(program, tmp_path)

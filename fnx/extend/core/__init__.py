@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from fnx.core.array import Array, as_array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ConcretizationTypeError
@@ -23,6 +25,7 @@ from fnx.extend.core import primitives as primitives
 from fnx.interpreters.primitives.user_primitives import Primitive as Primitive
 from fnx.interpreters.primitives.user_primitives import Zero
 from fnx.pytree.operations import register_pytree_node
+from fnx.transforms.scopes import ensure_compile_time_eval as ensure_compile_time_eval
 
 __all__ = [
     "ClosedJaxpr",
@@ -36,8 +39,11 @@ __all__ = [
     "Var",
     "check_jaxpr",
     "concrete_or_error",
+    "ensure_compile_time_eval",
+    "eval_context",
     "find_top_trace",
     "get_opaque_trace_state",
+    "is_constant_dim",
     "jaxpr_as_fun",
     "mapped_aval",
     "primitives",
@@ -169,6 +175,18 @@ def take_current_trace() -> Iterator[Trace]:
     now = current.get()
     with use(evaluate):
         yield now
+
+
+eval_context = ensure_compile_time_eval
+
+
+def is_constant_dim(d: Any) -> bool:
+    """Whether the size of an axis is a number, and no symbol of a shape that is to be exported.
+
+    >>> fnx.extend.core.is_constant_dim(3)
+    True
+    """
+    return isinstance(d, (int, np.integer))
 
 
 def find_top_trace(args: Any = ()) -> Any:

@@ -1,7 +1,7 @@
 """`jax._src.traceback_util`: which files are a library's, so that errors name its user's line."""
 
 from collections.abc import Callable
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any
 
 from fnx.core import source
@@ -19,6 +19,18 @@ def api_boundary(fun: Callable, **options: Any) -> Callable:  # equinox, flax
     """The function itself: errors of fnx name the user's line wherever they pass."""
     del options
     return fun
+
+
+def filter_traceback(tb: TracebackType | None) -> TracebackType | None:  # jaxls
+    """A traceback of the user's frames alone; None where there is none."""
+    if tb is None:
+        return None
+    rest = filter_traceback(tb.tb_next)
+    return (
+        TracebackType(rest, tb.tb_frame, tb.tb_lasti, tb.tb_lineno)
+        if include_frame(tb.tb_frame)
+        else rest
+    )
 
 
 def include_frame(frame: FrameType) -> bool:  # equinox

@@ -9,7 +9,17 @@ import optree
 from fnx.core.errors import ShapeError
 from fnx.pytree.registry import SPACE
 from fnx.tree_util import *
-from fnx.tree_util import all_leaves, flatten_one_level_with_keys, keystr
+from fnx.tree_util import (
+    DictKey,
+    FlattenedIndexKey,
+    GetAttrKey,
+    SequenceKey,
+    all_leaves,
+    flatten_one_level_with_keys,
+    keystr,
+)
+
+BuiltInKeyEntry = SequenceKey | DictKey | GetAttrKey | FlattenedIndexKey  # haliax
 
 
 class _Node(NamedTuple):

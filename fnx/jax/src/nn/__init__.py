@@ -1,0 +1,3 @@
+"""`jax._src.nn`: what the public module has."""
+
+from fnx.nn import *
