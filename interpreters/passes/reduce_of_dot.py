@@ -1,22 +1,31 @@
 """Reductions of products: `sum(a @ b)` becomes `sum(a) @ b`.
 
 The sum of a product's rows is the sum of the rows of one operand, times the other. Derivatives by what
-is added to all rows alike (means of clusters, centres, biases) come as sums of whole products.
+is added to all rows alike (means of clusters, centres, biases) come as sums of whole products. A product
+that sums nothing is a multiplication of broadcasts, which fuses with its neighbours.
 
-Source: XLA's algebraic simplifier, reduce of dot.
+Source: XLA's algebraic simplifier, reduce of dot and dot strength reduction.
 Input: a jaxpr with sums of products.
 Output: the same, with products of sums.
-Legal when: the axes summed are free ones of one operand, and nobody else reads the product.
+Legal when: the axes summed are free ones of one operand, and nobody else reads the product. A product sums
+nothing where all contracted axes have one element.
 Pays when: always; fewer multiplications.
 Costs: terms are added up in another order, so results are rounded differently.
 """
 
+from collections.abc import Sequence
+from functools import lru_cache
+
+from fnx.core.array import Array
+from fnx.core.aval import ShapedArray
 from fnx.core.def_use import definitions, use_counts
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from fnx.interpreters.rewrite import bind_into, live
-from fnx.ops.base.broadcast import Sum
-from fnx.ops.base.permute import Transpose
-from fnx.ops.elementwise.arithmetic import neg
+from fnx.interpreters.trace import trace_closed
+from fnx.ops.base.broadcast import Broadcast, Sum
+from fnx.ops.base.permute import Reshape, Transpose
+from fnx.ops.elementwise.arithmetic import mul, neg
+from fnx.ops.elementwise.pointwise import NUMBER
 from fnx.ops.linalg.contraction import DotGeneral
 
 _DTYPES = ("float32", "float64", "complex64", "complex128")
@@ -89,3 +98,34 @@ def _with_sums(e: Eqn, product: Eqn, order: list[int], negative: bool) -> list[E
     last = eqns[-1]
     eqns[-1] = Eqn(last.prim, last.inputs, e.outs, e.source)
     return eqns
+
+
+# --- products that sum nothing -----------------------------------------------------------------
+
+
+@lru_cache(maxsize=1024)
+def outer_product(prim: DotGeneral, x: ShapedArray, y: ShapedArray) -> Jaxpr | None:
+    """A product that sums nothing as a multiplication of broadcasts, which fuses with its neighbours."""
+    (cx, cy), (bx, by) = prim.dimension_numbers
+    (out,) = prim.abstract(x, y)
+    if any(x.shape[k] != 1 for k in cx) or out.dtype != x.dtype or x.dtype not in NUMBER:
+        return None
+    free_x = [k for k in range(x.ndim) if k not in cx and k not in bx]
+    free_y = [k for k in range(y.ndim) if k not in cy and k not in by]
+    n, m = len(bx), len(bx) + len(free_x)
+
+    def spread(
+        v: Array, contracted: Sequence[int], order: list[int], dims: tuple[int, ...]
+    ) -> Array:
+        if contracted:
+            v = Reshape(tuple([s for k, s in enumerate(v.shape) if k not in contracted]))(v)
+        left = sorted(order)
+        v = Transpose(tuple([left.index(k) for k in order]))(v)
+        return Broadcast(out.shape, dims)(v)
+
+    def product(a: Array, b: Array) -> list[Array]:
+        batch_axes = tuple(range(n))
+        a = spread(a, cx, [*bx, *free_x], (*batch_axes, *range(n, m)))
+        return [mul(a, spread(b, cy, [*by, *free_y], (*batch_axes, *range(m, out.ndim))))]
+
+    return trace_closed(product, [x, y])

@@ -18,10 +18,9 @@ from .dce import dce
 from .layout_assignment import transposed_columns
 from .predictive_commoning import without_shifted_stacks
 from .reduce_of_dot import sums_in_products
-from .shifted_sums import in_pieces
 from .transpose_folding import without_transposed_products
 from .transpose_sinking import in_order_of_products
-from .updates_to_concatenate import cut_sums, whole_sums
+from .updates_to_concatenate import cut_sums, in_pieces, whole_sums
 from .value_numbering import ValueNumbering
 
 

@@ -33,7 +33,7 @@ from fnx.ops.reduction.reduction import Reduction
 from fnx.ops.structure.dynamic_slice import DynamicSlice
 from fnx.ops.structure.slice import Slice
 
-from .dot_strength_reduction import outer_product
+from .reduce_of_dot import outer_product
 
 
 def called(prim: Primitive, final: bool, atoms: Sequence[Atom] = ()) -> Jaxpr | None:

@@ -21,7 +21,6 @@ from fnx.interpreters.control_flow import ScanRecord
 from fnx.interpreters.linearize import Known, backward_jaxpr
 from fnx.interpreters.operands import given, only, spread, undefined
 from fnx.interpreters.passes.dce import dce
-from fnx.interpreters.passes.linear_scales import scaled_once
 from fnx.interpreters.passes.simplify import simplify
 from fnx.interpreters.rewrite import reaching, with_zeros
 from fnx.interpreters.trace import trace_closed
@@ -31,6 +30,7 @@ from fnx.ops.elementwise.convert import ConvertElementType
 from fnx.ops.structure.basic import scalar, zeros
 from fnx.ops.structure.join import Iota
 
+from .linear_scales import scaled_once
 from .rank_k_sums import stacked
 from .residuals import Split
 

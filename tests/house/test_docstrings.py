@@ -97,7 +97,7 @@ def passes():
     listed = [*simplify.OPTIMIZATIONS, *CpuTarget.passes]
     own = {f.__module__ for f in listed} - {simplify.__name__}
     rooms = {
-        "fnx.interpreters.passes": "dce value_numbering dot_strength_reduction transpose_sinking "
+        "fnx.interpreters.passes": "dce value_numbering transpose_sinking "
         "one_hot_updates predicated_updates sink_updates loop_vectorize pivot_row row_dependence",
         "fnx.lowering.planning": "equation_order horizontal_fusion input_output_aliases",
         "fnx.lowering.transform": "array_contraction buffer_assignment index_set_splitting "

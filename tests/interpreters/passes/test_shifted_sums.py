@@ -10,8 +10,8 @@ from fnx.core.array import ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.interpreter import evaluate, use
 from fnx.core.jaxpr import check_jaxpr, eval_jaxpr
-from fnx.interpreters.passes.shifted_sums import in_pieces
 from fnx.interpreters.passes.simplify import simplify
+from fnx.interpreters.passes.updates_to_concatenate import in_pieces
 from fnx.interpreters.trace import trace
 from fnx.ops.structure.basic import full, zeros
 

@@ -9,8 +9,8 @@ from fnx import lax
 from fnx.core.array import ConcreteArray
 from fnx.core.interpreter import evaluate, use
 from fnx.core.jaxpr import check_jaxpr, eval_jaxpr
-from fnx.interpreters.passes.linear_scales import scaled_once
 from fnx.interpreters.passes.simplify import simplify
+from fnx.interpreters.reverse.linear_scales import scaled_once
 
 pytestmark = pytest.mark.usefixtures("checked")
 
