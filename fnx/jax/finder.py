@@ -39,10 +39,10 @@ def server(name: str) -> str | None:
     """The module of fnx that a module name of JAX or jaxlib means; None if there is none."""
     root, _, rest = name.partition(".")
     if not rest:
-        return f"{OWN}.{root}_root"
+        return f"{OWN}.jaxlib" if root == "jaxlib" else f"{OWN}.jax_root"
     first, _, inner = rest.partition(".")
     if root == "jaxlib":
-        places = [f"{OWN}.jaxlib_{rest}"]
+        places = [f"{OWN}.{name}"]
     elif first == "_src":
         places = [f"{OWN}.{inner}" if inner else OWN]
         public = inner.partition(".")[0] in PUBLIC  # else experimental, if it defines their names

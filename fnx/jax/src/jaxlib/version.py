@@ -3,4 +3,3 @@
 from fnx.jax.finder import API
 
 __version__ = API
-__path__: list[str] = []  # what is below it the finder knows
