@@ -15,7 +15,7 @@ from fnx.core import config
 from fnx.core.threads.fork_safety import PATIENCE, fork_safe
 from fnx.lowering import reference
 from fnx.lowering.cpu.loader import progress as records
-from fnx.lowering.cpu.loader.progress import DONE, RUNNING, Record
+from fnx.lowering.cpu.loader.progress import DONE, RUNNING, AnyRecord
 
 EVERY = (
     0.25  # seconds between two looks (each costs a millisecond), and what a loop with a bar takes
@@ -27,7 +27,7 @@ _UNITS = {"iteration": "it"}
 class _Bar:
     """The bar of one loop; there is none before it is first seen running."""
 
-    def __init__(self, record: Record):
+    def __init__(self, record: AnyRecord):
         self.record = record
         self.bar: Any = None
         self.broken = False  # whether it could not be written
@@ -101,7 +101,7 @@ class _Monitor:
         self.calls, self.looks = [], False
 
     @contextmanager
-    def watch(self, loops: Sequence[Record]) -> Iterator[None]:
+    def watch(self, loops: Sequence[AnyRecord]) -> Iterator[None]:
         bars = [_Bar(r) for r in loops]
         try:
             with self.lock:

@@ -85,7 +85,8 @@ def number_of_infinity(outs: Sequence[Array]) -> int:
 
 def _words(x: Any) -> tuple[np.ndarray, np.ndarray | None]:
     """An array of its own, and its floats as words, if these have room for numbers."""
-    value = np.array(x._value if isinstance(x, Array) else x, order="C")  # type: ignore[attr-defined]
+    given: Any = x._value if isinstance(x, Array) else x  # type: ignore[attr-defined]
+    value: np.ndarray = np.array(given, order="C")  # type: ignore[call-overload]
     return value, _bits(ConcreteArray(value))
 
 
