@@ -154,3 +154,7 @@ def test_inverse_cosine_transforms_of_narrow_floats(dtype):
     back = fnx.jit(fnx.scipy.fft.idctn)(x)
     assert back.dtype == np.float32
     close(back, fnx.scipy.fft.idctn(x.astype("float64")), rtol=1e-5)
+
+
+def test_functions_applied_at_places_of_an_array_without_elements():
+    assert jnp.zeros(0, "uint16").at[jnp.array([4, -2, -2])].apply(jnp.square).dtype == np.uint16

@@ -186,6 +186,8 @@ class AtIndex:
     def apply_at(self, func: Callable, others: tuple, options: dict) -> Array:
         """The same of a function that gets elements of other arrays too."""
         x, index = self._place(options)
+        if not x.size:  # any index is out of bounds
+            return x
         once = options.get("unique_indices")
         places = None if once else _flat_places(x, index, options.get("mode"))
         if places is None:

@@ -30,6 +30,7 @@ from fnx.ops.elementwise.convert import (  # noqa: F401  the rest of the family,
     ConvertElementType,
     ReducePrecision,
     convert,
+    strong,
 )
 from fnx.ops.elementwise.half_powers import HALF_POWERS, WHOLE_POWERS, HalfPower, by_root
 from fnx.ops.elementwise.native import implements, native
@@ -160,18 +161,15 @@ min_ = binary("min", np.minimum, ANY, _EXTREMUM)
 def _pow_exponent(t: Any, out: Any, x: Any, y: Any) -> Any:
     # x ** y * log(x); 0 where x is 0, as the limit is for y > 0. Never weak, as JAX's.
     log_x = log(select(eq(x, scalar(0, x.dtype)), one(x), x))
-    tangent = mul(t, mul(log_x, out))
-    return ConvertElementType(tangent.dtype)(tangent) if tangent.weak_type else tangent
+    return strong(mul(t, mul(log_x, out)))
 
 
 def _pow_base(t: Any, out: Any, x: Any, y: Any) -> Any:
     # y x ** (y - 1), which where y is 0 is 0, also at x = 0. Never weak, but its derivatives are, as JAX's.
-    x, y = [ConvertElementType(v.dtype)(v) if v.weak_type else v for v in (x, y)]
-    zero = eq(y, scalar(0, y.dtype))
+    x, y, zero = strong(x), strong(y), eq(y, scalar(0, y.dtype))
     if y.dtype != x.dtype:
-        return mul(
-            t, mul(convert(y, x.dtype), pow_(x, select(zero, y, sub(y, scalar(1, y.dtype)))))
-        )
+        lower = select(zero, y, sub(y, scalar(1, y.dtype)))
+        return mul(t, mul(convert(y, x.dtype), pow_(x, lower)))
     # Not y - 1 but x is changed there, since the derivative with respect to y needs x ** -1.
     if type(zero) is not ConcreteArray or zero._value.any():
         x = select(zero, select(eq(x, scalar(0, x.dtype)), one(x), x), x)

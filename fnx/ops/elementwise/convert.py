@@ -87,6 +87,11 @@ def convert(x: Array, dtype: np.dtype) -> Array:
     return x if x.dtype == dtype else ConvertElementType(dtype)(x)
 
 
+def strong(x: Array) -> Array:
+    """`x` with its dtype for good: not weak."""
+    return ConvertElementType(x.dtype)(x) if x.weak_type else x
+
+
 @dataclass(frozen=True)
 class BitcastConvertType(Primitive):
     """The same bits read as `new_dtype`; of another width, the last axis splits or joins."""
