@@ -28,9 +28,10 @@ ott-jax, quadax (with gradients), orthax, s2fft, penzai, jax-cosmo, coordax, din
 Probability's substrate, pytreeclass, sympy2jax, rlax, MuJoCo's mjx, brax, jax-md (but for its networks
 in Pallas), netket, jaxley, dynamiqs, PennyLane, jaxoplanet, hamux, dynamax, gpjax, pgx, xminigrid, CoLA,
 exponax, jaxns, matfree, traceax, simple-pytree, zodiax, paramax,
-and with JAX_ENABLE_X64=0, as with JAX, gymnax, jumanji, dm-pix and Keras (training of nine kinds of layers).
-These ask for what is not there: kfac-jax makes new equations of jaxprs (`core.new_jaxpr_eqn`); haliax's
-products call a private einsum that JAX 0.10.2 has not either.
+and with JAX_ENABLE_X64=0, as with JAX, gymnax, jumanji, dm-pix and Keras (training of nine kinds of
+networks).
+These ask for what is not there: kfac-jax makes new equations of jaxprs (`core.new_jaxpr_eqn`); products
+of haliax call a private einsum, which JAX 0.10.2 has not either.
 """
 SHOWN = 12  # failures of a library that are shown one by one
 

@@ -54,7 +54,12 @@ class Matrix(JAXSparse):
 
     @classmethod
     def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32) -> Any:
-        """The elements of a dense matrix that are not zero; under jit their number `nse` must be given."""
+        """The elements of a dense matrix that are not zero; under jit their number `nse` must be given.
+
+        >>> from fnx.experimental import sparse
+        >>> sparse.csr_fromdense(jnp.array([[0.0, 2.0], [3.0, 0.0]])).data
+        Array([2., 3.], dtype=float64)
+        """
         return cls.from_bcoo(BCOO.fromdense(mat, nse=nse, index_dtype=index_dtype))
 
     @classmethod
