@@ -89,9 +89,10 @@ def constrained_all(xs: Sequence[Array], places: Sequence[Any]) -> list[Array]:
 
 def input_shardings(jaxpr: Jaxpr) -> list[Any]:
     """How the inputs of a program are to lie: as it says, whole on its mesh, or else on one device."""
-    asked = [e for e in jaxpr.eqns if isinstance(e.prim, ShardingConstraint)]
-    first = {e.inputs[0]: e.prim.sharding for e in reversed(asked)}
-    rest = asked[0].prim.sharding.update(spec=()) if asked else SingleDeviceSharding()
+    asked = [(e.inputs, e.prim) for e in jaxpr.eqns]
+    places = [(xs[0], p.sharding) for xs, p in asked if isinstance(p, ShardingConstraint)]
+    first = dict(reversed(places))
+    rest = places[0][1].update(spec=()) if places else SingleDeviceSharding()
     return [first.get(v, rest) for v in jaxpr.inputs]
 
 

@@ -137,11 +137,11 @@ def trace_user(fun: Callable, args: tuple, kwargs: dict, what: str) -> tuple:
     structures: list = []
 
     def flat(*xs: Array) -> list[Array]:
-        xs = [ref_like(r, x) if h else x for x, h, r in zip(xs, held, leaves)]
-        given, named = operations.tree_unflatten(treedef, xs)
+        values: list[Any] = [ref_like(r, x) if h else x for x, h, r in zip(xs, held, leaves)]
+        given, named = operations.tree_unflatten(treedef, values)
         arrays, structure = flatten_arrays(fun(*given, **named), f"results of {name_of(fun)}")
         structures[:] = [structure]
-        return [*arrays, *[x.value for x, h in zip(xs, held) if h]]
+        return [*arrays, *[x.value for x, h in zip(values, held) if h]]
 
     avals = [x.aval if h else aval_like(x) for x, h in zip(leaves, held)]
     try:
