@@ -31,7 +31,6 @@ from fnx.ops.elementwise.arithmetic import div
 from fnx.ops.structure.basic import reshape, scalar, slice_axis
 
 from .batching import axis_names, place_axis
-from .collectives import PSum
 from .operands import given, only, spread
 from .spmd import Name, axis_size
 from .trace import trace
@@ -130,6 +129,8 @@ def together(cts: Sequence, avals: Sequence[ShapedArray], names: Names) -> list:
 
 
 def _sum(ct: Array, aval: ShapedArray, names: Names) -> Array:
+    from .collectives import PSum  # here, since most programs have none
+
     missing = _ordered(names - aval.vma)
     return cast(PSum(missing)(ct) if missing else ct, aval.vma)
 
