@@ -1,9 +1,9 @@
 """The sentinel of a rank: a shell that outlives it, and says where it was when it was killed.
 
-Who is killed tells nobody, and what MPI says of it names no line. The watch of a rank writes where its
-program is into a pipe; at the end of the pipe, unless the last word is that all is well, the sentinel
-prints it. The others of this machine, whom MPI kills then, find a mark that somebody has spoken, and say
-nothing.
+Who is killed tells nobody, and what MPI says of it names a process and no line. The watch of a rank writes
+where its program is into a pipe; at the end of the pipe, unless the last word is that all is well, the
+sentinel prints it. MPI then kills the others, too, sooner than a sentinel may wake: so the first few of a
+machine speak, each with the process that MPI names. Where a rank has said why it ends the job, none does.
 """
 
 import contextlib
@@ -17,8 +17,13 @@ _SCRIPT = """
 read -r who; read -r mark
 while read -r at; do last=$at; done
 [ "$last" = bye ] && exit
-mkdir "$mark" 2>/dev/null && echo "fnx.distributed: $who was killed; it was last seen $last" >&2
-exec 2>&-; sleep 5; rmdir "$mark"
+for k in 1 2 3 4 5 6 7 8; do
+    [ -d "$mark" ] && break
+    mkdir "$mark-$k" 2>/dev/null || continue
+    echo "fnx.distributed: $who was killed; it was last seen $last" >&2
+    break
+done
+exec 2>&-; sleep 5; rmdir "$mark" "$mark"-*
 """
 
 
@@ -39,7 +44,7 @@ class Sentinel:
     def meet(self, rank: int, size: int, job: str) -> None:
         """Tell whose sentinel it is; `job` is known to the ranks of one job only."""
         self.mark = os.path.join(tempfile.gettempdir(), f"fnx-{job}")
-        self._write(f"rank {rank} of {size}")
+        self._write(f"rank {rank} of {size} (process {os.getpid()})")
         self._write(self.mark)
         self.see("before its first line")
 

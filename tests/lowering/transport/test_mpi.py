@@ -125,7 +125,7 @@ ranks[0].barrier()
             "waits in Barrier, and rank 1 has ended its program without coming there at",
         ),
         ("ends", "fnx.distributed.map", "and rank 1 has ended its program without coming there at"),
-        ("is killed", "Barrier", "fnx.distributed: rank 1 of 3 was killed; it was last seen"),
+        ("is killed", "Barrier", "fnx.distributed: rank 1 of 3 (process "),
         ("leaves", "Barrier", "rank 1 of 3 called os._exit(0)"),
         ("hangs", "Barrier", "for other ranks in Barrier at"),
         ("hangs", "fnx.distributed.map", "for other ranks in fnx.distributed.map at"),
@@ -138,8 +138,10 @@ def test_a_rank_that_does_not_come_ends_the_job(how, where, message, tmp_path, m
     done = start(3, str(script), how, where, timeout=60)
     assert done.returncode != 0
     assert message in done.stderr
-    # Those that MPI kills then say nothing.
-    assert done.stderr.count("was killed") == (how == "is killed")
+    # MPI kills the others then, whose sentinels may speak, too.
+    assert done.stderr.count(" was killed; it was last seen ") in (
+        (1, 2, 3) if how == "is killed" else (0,)
+    )
     if how == "hangs":
         assert "rank 1 is elsewhere at" in done.stderr
         assert "faults.py:11" in done.stderr
