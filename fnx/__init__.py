@@ -4,6 +4,7 @@ The names are JAX's; arrays keep the dtype that they are given, so that Python f
 """
 
 import _frozen_importlib_external as _machinery  # the part of importlib.machinery that Python starts with
+import gc as _gc
 import sys as _sys
 
 # Python locks one module at a time, a part before the package that it is in. Threads that import
@@ -39,11 +40,24 @@ class _Loader(_machinery.SourceFileLoader):
     """Loads a module when others are whole."""
 
     needs: tuple[str, ...]
+    begun = False  # whether a module has been loaded, and with it most of what there is
 
     def exec_module(self, module):  # type: ignore[no-untyped-def]
-        for name in self.needs:
-            __import__(name)
-        super().exec_module(module)
+        # What modules make lives on: to look for garbage among it would take a tenth of the time.
+        first, _Loader.begun = not _Loader.begun, True
+        collects = first and _gc.isenabled()
+        try:
+            if collects:
+                _gc.disable()
+            for name in self.needs:
+                __import__(name)
+            super().exec_module(module)
+        finally:
+            if collects:
+                if not _gc.get_freeze_count():
+                    _gc.freeze()
+                    _gc.unfreeze()  # now all are old, and none has been looked at
+                _gc.enable()
 
 
 # No file is imported before this: until it stands, other threads find parts of this package without it.

@@ -22,6 +22,14 @@ class ScalarType(type):
     type: Any  # NumPy's class
     __numpy_dtype__ = property(lambda self: self.dtype)
 
+    @property
+    def __doc__(self) -> str:  # type: ignore[override]
+        """Of each dtype, when somebody reads it."""
+        return (
+            f"The dtype {self.dtype.name}, which makes of a number an array of rank 0.\n\n"
+            f">>> jnp.{self.__name__}(1).dtype\n{self.dtype!r}\n"
+        )
+
     def __call__(self, x: Any = 0) -> Array:
         return asarray(x, dtype=self.dtype)
 
@@ -52,11 +60,7 @@ _CLASS = type
 
 def _scalar(name: str, like: Any) -> ScalarType:
     own = np.dtype(like)
-    doc = (
-        f"The dtype {own.name}, which makes of a number an array of rank 0.\n\n"
-        f">>> jnp.{name}(1).dtype\n{own!r}\n"
-    )
-    members = {"dtype": own, "type": own.type, "__module__": "fnx.numpy", "__doc__": doc}
+    members = {"dtype": own, "type": own.type, "__module__": "fnx.numpy"}
     return ScalarType(name, (), members)
 
 
