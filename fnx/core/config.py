@@ -129,6 +129,9 @@ log_compiles = Setting(
     "log_compiles", False, "log what is traced and compiled, and how long it took"
 )
 explain_cache_misses = Setting("explain_cache_misses", False, "log why functions are traced again")
+callback_arrays = Setting(
+    "callback_arrays", False, "functions that programs call back get arrays, as in JAX, not NumPy's"
+)
 retrace_notes = Setting(
     "retrace_notes", False, "warn, once, of a function that is traced for the third time, and why"
 )

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from fnx.core import config
 from fnx.core.array import withhold
 from fnx.jax.array_types import claim
 from fnx.jax.missing import note
@@ -176,3 +177,4 @@ def install() -> None:
         sys.meta_path.insert(0, Finder())
         withhold(NUMPY_PROTOCOLS)
         claim()
+        config.callback_arrays.set(True)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fnx.core import config
 from fnx.core.array import Array, as_array, is_array_like
 from fnx.core.errors import InvalidValue, JaxRuntimeError, TypeMismatch, of_both, raised_by_callback
 from fnx.ops.callback import METHODS, Callback
@@ -21,7 +22,7 @@ class Flat:
         self.arrays: list[Array] = [as_array(x) for x, t in zip(leaves, self.traced) if t]
 
     def call(self, values: Sequence) -> Any:
-        it = iter(values)
+        it = iter(map(as_array, values) if config.callback_arrays.value else values)
         leaves = [next(it) if t else x for x, t in zip(self.others, self.traced)]
         arguments: Any = self.treedef.unflatten(leaves)
         try:
@@ -62,6 +63,8 @@ def pure_callback(
     **kwargs: Any,
 ) -> Any:
     """The result of a Python function without side effects, called on NumPy arrays when the program runs.
+
+    With the setting `callback_arrays`, which `import fnx.jax` switches on, it gets arrays, as in JAX.
 
     `result_shape_dtypes` is a pytree of ShapeDtypeStructs like the result. Under vmap, `vmap_method`
     "sequential" calls it for each element, "expand_dims" and "broadcast_all" once with a leading axis.

@@ -265,3 +265,24 @@ assert 1.4 < abs(z).max() < 1.4143 and abs((abs(z) ** 2).mean() - 1) < 0.05
 assert jnp.ones(2).platform() == "cpu"
 """
     run(program, tmp_path)
+
+
+def test_functions_that_are_called_back_get_arrays(tmp_path):
+    program = """
+import jax, jax.numpy as jnp
+from jax.experimental import io_callback
+kinds = []
+def seen(x, y=None):
+    kinds.append(isinstance(x, jax.Array) and isinstance(y, (jax.Array, type(None))))
+    return x.at[0].set(-1.0) if x.ndim else jnp.sin(x)
+like = jax.ShapeDtypeStruct((3,), float)
+f = lambda x: jax.pure_callback(seen, like, x, y=x, vmap_method="sequential")
+print(f(jnp.ones(3)), jax.jit(f)(jnp.ones(3)), jax.vmap(f)(jnp.ones((2, 3))).sum())
+jax.jit(lambda x: io_callback(seen, like, x))(jnp.zeros(3))
+jax.jit(lambda x: jax.debug.callback(seen, x))(2.0)
+jax.jit(lambda x: jax.debug.print("{x:.2f} {y}", x=x, y=jnp.arange(2)))(2.0)
+jax.effects_barrier()
+print(len(kinds), all(kinds))
+"""
+    said = run(program, tmp_path).splitlines()
+    assert said == ["[-1.  1.  1.] [-1.  1.  1.] 2.0", "2.00 [0 1]", "6 True"]
