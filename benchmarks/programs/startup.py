@@ -35,7 +35,9 @@ def import_time(subject: str, settings: Settings) -> list[dict]:
     errors: dict[str, str] = {}
     found: list[str] = []
     for _ in range(2 if settings.quick else 7):
-        for label, name in (("subject", subject), ("jax", "jax"), ("numpy", "numpy")):
+        # fnx itself imports nothing before somebody asks for a name; everybody asks for arrays.
+        names = {"subject": f"{subject}.numpy", "jax": "jax.numpy", "numpy": "numpy"}
+        for label, name in names.items():
             try:
                 seconds, modules = imported(name)
             except ImportError as error:
