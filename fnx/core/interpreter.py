@@ -380,7 +380,17 @@ def use(interpreter: Interpreter) -> Iterator[None]:
     token = set_current[interpreter]
     try:
         yield
-    finally:
+    except GeneratorExit:
+        # Perhaps forgotten, since a signal came where this was to end: who is outside has undone it then,
+        # and may have gone on.
+        ended = getattr(token.old_value, "ended", False)
+        if current.get() is interpreter and not ended:
+            current.reset(token)
+        raise
+    except BaseException:
+        current.reset(token)
+        raise
+    else:
         current.reset(token)
 
 

@@ -116,3 +116,34 @@ def test_meshes_are_left_in_each_thread_as_they_were_entered():
         assert context.run(fnx.sharding.get_mesh) is outer
         context.run(outer.__exit__)
         assert not context.run(fnx.sharding.get_mesh).axis_names
+
+
+@pytest.mark.parametrize("inner", ["evaluate", "another"])
+def test_an_interpreter_that_is_forgotten_disturbs_nobody(inner):
+    """A signal in the first line of an `__exit__` leaves a generator, which ends with the exception."""
+    outer, later = interpreter.Interpreter(), interpreter.Interpreter()
+    with interpreter.use(outer):
+        chosen = interpreter.evaluate if inner == "evaluate" else interpreter.Interpreter()
+        forgotten = interpreter.use(chosen)
+        forgotten.__enter__()
+    outer.ended = True
+    assert interpreter.current.get() is interpreter.evaluate
+    if inner == "another":
+        with interpreter.use(later):
+            del forgotten
+            assert interpreter.current.get() is later
+    else:
+        del forgotten
+    assert interpreter.current.get() is interpreter.evaluate
+
+
+def test_an_interpreter_whose_body_is_closed_is_left():
+    def body():
+        with interpreter.use(interpreter.Interpreter()):
+            yield
+
+    started = body()
+    next(started)
+    assert interpreter.current.get() is not interpreter.evaluate
+    started.close()
+    assert interpreter.current.get() is interpreter.evaluate
