@@ -156,7 +156,7 @@ def test_an_item_of_map_that_exits_ends_no_rank(tmp_path):
         "import fnx, sys\n"
         "from fnx.process.devices import ranks\n"
         "try: fnx.distributed.map(lambda k: sys.exit(5) if k == 1 else k, range(6))\n"
-        "except SystemExit as exits: print('exits with', exits.code)\n"
+        "except SystemExit as exits: sys.stdout.write(f'exits with {exits.code}\\n')\n"
         "ranks[0].barrier()\n"
         "fnx.distributed.map(lambda k: sys.exit(6) if k == 1 else k, range(6))\n"
     )
