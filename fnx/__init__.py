@@ -17,6 +17,8 @@ _BEFORE = frozenset(
 )
 _AFTER = frozenset(["jax.src", "process.devices", "transforms.ravel"])  # ...but for these in them.
 
+_BLOCKS_OF_A_BEGINNING = 250_000  # of memory, in a process that has just begun: with SciPy 190,000
+
 
 class _Finder:
     """Finds the modules of fnx, with a loader that waits for others."""
@@ -43,21 +45,31 @@ class _Loader(_machinery.SourceFileLoader):
     begun = False  # whether a module has been loaded, and with it most of what there is
 
     def exec_module(self, module):  # type: ignore[no-untyped-def]
-        # What modules make lives on: to look for garbage among it would take a tenth of the time.
         first, _Loader.begun = not _Loader.begun, True
-        collects = first and _gc.isenabled()
+        if not (first and _gc.isenabled()):
+            self._execute(module)
+            return
+        # What modules make lives on: to look for garbage among it takes a tenth of the time of the import
+        # and, once more at the end of the process, a sixth of that of a short script. So nobody does,
+        # unless there is more that may become garbage than Python, NumPy and SciPy have made.
+        frozen, has_begun = (
+            _gc.get_freeze_count(),
+            _sys.getallocatedblocks() < _BLOCKS_OF_A_BEGINNING,
+        )
         try:
-            if collects:
-                _gc.disable()
-            for name in self.needs:
-                __import__(name)
-            super().exec_module(module)
+            _gc.disable()
+            self._execute(module)
         finally:
-            if collects:
-                if not _gc.get_freeze_count():
-                    _gc.freeze()
-                    _gc.unfreeze()  # now all are old, and none has been looked at
-                _gc.enable()
+            if not frozen:
+                _gc.freeze()
+                if not has_begun:
+                    _gc.unfreeze()  # all are old now, and none has been looked at
+            _gc.enable()
+
+    def _execute(self, module):  # type: ignore[no-untyped-def]
+        for name in self.needs:
+            __import__(name)
+        super().exec_module(module)
 
 
 # No file is imported before this: until it stands, other threads find parts of this package without it.

@@ -75,3 +75,21 @@ def test_importing_fnx_leaves_out(late, tmp_path):
     loaded = run("import fnx, sys; print(*sys.modules)", cwd=tmp_path).split()
     assert "fnx" in loaded
     assert late not in loaded
+
+
+@pytest.mark.parametrize(
+    ("before", "is_frozen", "enabled"),
+    [
+        ("", True, True),
+        ("many = [[] for _ in range(300_000)]", False, True),  # of which some may become garbage
+        ("gc.disable()", False, False),
+        ("gc.freeze(); gc.unfreeze(); many = [[]]; gc.freeze()", True, True),
+    ],
+)
+def test_who_looks_for_garbage_among_modules(before, is_frozen, enabled):
+    """In a process that has just begun nobody; what lived before in another stays as it was."""
+    printed = run(
+        f"import gc\n{before}\nfrozen = gc.get_freeze_count()\nimport fnx.numpy\n"
+        "print(gc.get_freeze_count() > 0, gc.isenabled(), not frozen or gc.get_freeze_count() <= frozen)"
+    )
+    assert printed.split() == [str(is_frozen), str(enabled), "True"]
