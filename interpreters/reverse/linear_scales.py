@@ -9,7 +9,7 @@ Source: XLA's algebraic simplifier; strength reduction (Muchnick 1997, ch. 14).
 Input: a jaxpr, and which of its inputs are cotangents; what does not depend on them keeps its bits.
 Output: the same results with fewer products and quotients of what depends on those.
 Legal when: the numbers are real, and their products far from the ends of the range.
-Pays when: always.
+Pays when: what depends on the cotangents has more elements than stay in registers in any case.
 Costs: products are rounded once instead of several times.
 """
 
@@ -19,7 +19,7 @@ from math import copysign, isfinite, sqrt
 
 import numpy as np
 
-from fnx.core import dtypes
+from fnx.core import dtypes, policy
 from fnx.core.array import ConcreteArray
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from fnx.core.primitive import Primitive
@@ -36,7 +36,10 @@ def scaled_once(jaxpr: Jaxpr, cotangents: Iterable[Var]) -> Jaxpr:
     """The jaxpr, whose cotangents meet their scales once."""
     # Loops hand on restored arrays, too, whose values are to be those that they were.
     alone = [e for e in jaxpr.eqns if len(e.outs) == 1 and not jaxpr_fields(type(e.prim))]
-    walk = _Walk(jaxpr.eqns, dependent(alone, cotangents))
+    linear = dependent(alone, cotangents)
+    if not any([v.aval.size >= policy.SCALED_ELEMENTS for v in linear]):
+        return jaxpr
+    walk = _Walk(jaxpr.eqns, linear)
     for e in jaxpr.eqns:
         walk.add(e)
     outs = [walk.whole(o) for o in jaxpr.outs]
@@ -71,11 +74,25 @@ class _Walk:
         """One equation, or what its result is a number times."""
         if e.prim.name == "broadcast_in_dim" and self.is_zero(e.inputs[0]):
             self.zeros.update(e.outs)
-        scaled = len(e.outs) == 1 and e.outs[0] in self.linear and self.scaled(e)
+        linear = len(e.outs) == 1 and e.outs[0] in self.linear
+        if not (linear and self.begins(e) or any([a in self.scales for a in e.inputs])):
+            self.eqns.append(e)
+            return
+        scaled = linear and self.scaled(e)
         if scaled and scaled[1].aval == e.outs[0].aval:
             self.scales[e.outs[0]] = (*scaled, e.source)
         else:
             self.eqns.append(Eqn(e.prim, [self.whole(a) for a in e.inputs], e.outs, e.source))
+
+    def begins(self, e: Eqn) -> bool:
+        """Whether an equation of values without scales may give one to its result."""
+        if e.prim is div and self._many(*e.inputs):
+            return True
+        return e.prim is neg or (e.prim is mul or e.prim is div) and any(map(_number, e.inputs))
+
+    def _many(self, of: Atom, by: Atom) -> bool:
+        """Whether a quotient is one of several by the same number or array."""
+        return self.quotients[by] > 1 or bool(of.aval.shape and not by.aval.shape)
 
     def scaled(self, e: Eqn) -> tuple[float, Atom] | None:
         """A number, and what an equation's result is that number times; None if it stays as it is."""
@@ -102,8 +119,7 @@ class _Walk:
             scale = number * known if e.prim is mul else number / known
             return (scale, base) if self.is_safe(scale, other.aval.dtype) else None
         factor = self.product(abs(number), base, e.source)
-        many = self.quotients[other] > 1 or bool(factor.aval.shape and not other.aval.shape)
-        if e.prim is div and many:
+        if e.prim is div and self._many(factor, other):
             return copysign(1, number), self.bind(mul, [factor, self.inverse(other, e)], e.source)
         atoms = [factor, other] if at == 0 else [other, factor]
         return copysign(1, number), self.bind(e.prim, atoms, e.source)

@@ -21,7 +21,6 @@ from fnx.interpreters.control_flow import ScanRecord
 from fnx.interpreters.linearize import Known, backward_jaxpr
 from fnx.interpreters.operands import given, only, spread, undefined
 from fnx.interpreters.passes.dce import dce
-from fnx.interpreters.passes.simplify import simplify
 from fnx.interpreters.rewrite import reaching, with_zeros
 from fnx.interpreters.trace import trace_closed
 from fnx.ops.base.permute import Rev
@@ -283,9 +282,7 @@ def _transposed_body(
             *(ct for ct in back_x if ct is not None),
         ]
 
-    jaxpr = simplify(
-        trace_closed(run, [a for g in groups for a in g], what="transpose", name=body.name)
-    )
+    jaxpr = trace_closed(run, [a for g in groups for a in g], what="transpose", name=body.name)
     own = [k in (1, 2, 5) for k, g in enumerate(groups) for _ in g]
     return scaled_once(jaxpr, only(own, jaxpr.inputs)), tuple(mask)
 
