@@ -36,12 +36,16 @@ SOURCE, TARGET, ONE, TWO, THREE = range(0, 40, 8)
 def address(kind: str, dtype: str, lanes: int, radix: int, inverse: bool) -> int:
     """The address of a pass, compiled when it is first needed; it stays for good."""
     name = "fft_pass"
-    module = Module()
-    with Function(module, name, "void", "ptr", "ptr", "ptr", public=True) as f:
-        _Pass(f, dtype, lanes, radix, inverse).write(kind)
-        f.ret()
-    text = str(module).replace("(ptr %a0, ptr %a1, ptr %a2)", _ARGUMENTS)
-    code = code_cache.code(text, (name,), kind="transform")
+
+    def text() -> str:
+        module = Module()
+        with Function(module, name, "void", "ptr", "ptr", "ptr", public=True) as f:
+            _Pass(f, dtype, lanes, radix, inverse).write(kind)
+            f.ret()
+        return str(module).replace("(ptr %a0, ptr %a1, ptr %a2)", _ARGUMENTS)
+
+    about = f"{name} {kind} {dtype} {lanes} {radix} {inverse}"
+    code = code_cache.code(text, (name,), kind="transform", name=about)
     code_cache.keep_forever(code.keep)
     return code.addresses[name]
 

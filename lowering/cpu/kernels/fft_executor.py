@@ -153,7 +153,7 @@ def shared_text() -> str:
 @once
 def addresses() -> dict[str, int]:
     """The addresses of the driver's functions."""
-    code = code_cache.code(text(), EXPORTS, kind="transform")
+    code = code_cache.code(text, EXPORTS, kind="transform", name="fft_executor")
     code_cache.keep_forever(code.keep)
     return code.addresses
 
@@ -163,7 +163,7 @@ def shared() -> int:
     """The address of the function of a step by passes that threads share."""
     name = "by_shared_passes"
     run = {"fnx_parallel_for": thread_pool.address()}
-    code = code_cache.code(shared_text(), (name,), run, "transform")
+    code = code_cache.code(shared_text, (name,), run, "transform", name)
     code_cache.keep_forever(code.keep)
     return code.addresses[name]
 

@@ -51,7 +51,9 @@ LEAST_ELEMENTS = 4  # batch elements from which on their loops run side by side,
 SLOTS = (32, 16)  # at most so many, for a light step and a heavy one
 HEAVY_STEP = 64  # operations of a step from which on it is heavy
 FLATTENED = 8  # times the operations of a loop inside a step that may be around it
-REFILL = 192  # operations a slot that take as long as giving new elements to free ones, beside their own
+REFILL = (
+    192  # operations a slot that take as long as giving new elements to free ones, beside their own
+)
 ELEMENTS_PER_SLOT = 8  # batch elements of a piece for each slot, about: at its end slots are free
 REDUCED_STACK = 1 << 16  # bytes of a strip's arrays
 LONGEST_STRIP = 128  # iterations of a strip, at most,
