@@ -80,6 +80,7 @@ import typing as _typing  # noqa: E402
 from typing import Any as _Any  # noqa: E402
 
 if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
+    from fnx import ad as ad
     from fnx import checkpoints as checkpoints
     from fnx import debug as debug
     from fnx import distributed as distributed

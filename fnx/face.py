@@ -66,7 +66,7 @@ _NAMES = {
 for _module, _names in _NAMES.items():
     later.add("fnx", _module, _names)
 for _name in (
-    "ad_checkpoint api_util cache checkpoints custom_batching custom_derivatives debug distributed "
+    "ad ad_checkpoint api_util cache checkpoints custom_batching custom_derivatives debug distributed "
     "dlpack doctor dtypes errors example_libraries "
     "experimental export extend flatten_util image lax memory nn numpy ops profiler random ref scipy "
     "sharding stages test_util tree tree_util typing version"

@@ -30,6 +30,7 @@ from fnx.pytree.flatten_fun import (
     wraps,
 )
 from fnx.transforms.mutable_refs import Ref, addupdate
+from fnx.transforms.symbolic_zeros import DidntWant, DontWant, GradRef
 
 # --- reverse mode -------------------------------------------------------------------------------
 
@@ -258,17 +259,19 @@ class _Pull(_Linear):
     def with_refs(self, *refs: Any) -> Callable:
         """The same function, which adds the cotangents of arguments to the Refs that are given for them.
 
-        For each argument there is a pytree prefix: a Ref, or anything else where the cotangent is returned.
-        None is returned for what a Ref gets.
+        For each argument there is a pytree prefix: a Ref, `fnx.ad.DontWant()` where none is asked for,
+        and `fnx.ad.GradValue()` (or anything else) where the cotangent is returned.
         """
         return lambda ct: operations.tree_map(_added, refs, self(ct), is_leaf=lambda r: r is None)
 
 
 def _added(ref: Any, cotangents: Any) -> Any:
+    if isinstance(ref, DontWant):
+        return DidntWant()
     if not isinstance(ref, Ref):
         return cotangents
     addupdate(ref, ..., cotangents)
-    return None
+    return GradRef()
 
 
 class _Push(_Linear):

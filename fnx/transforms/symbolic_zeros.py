@@ -1,4 +1,4 @@
-"""Zeros that are not arrays: what rules of users see of tangents and cotangents that are zero."""
+"""What stands for tangents and gradients that are no arrays: zeros in rules, requests of `with_refs`."""
 
 from typing import Any
 
@@ -49,3 +49,48 @@ def zero_from_primal(x: Any, symbolic_zeros: bool = False) -> Any:
         return np.zeros(aval.shape, aval.dtype) if aval.dtype == dtypes.float0 else zeros(aval)
 
     return operations.tree_map(zero, x)
+
+
+@dataclass(frozen=True)
+class GradValue:
+    """For an argument in `with_refs`: its gradient is returned.
+
+    >>> _, pull = fnx.vjp(lambda x, y: x * y, 3.0, 5.0)
+    >>> ref = fnx.new_ref(1.0)
+    >>> pull.with_refs(ref, fnx.ad.GradValue())(1.0)
+    (GradRef(), Array(3., dtype=float64, weak_type=True))
+    >>> ref
+    Ref(f64[], Array(6., dtype=float64))
+    """
+
+
+@dataclass(frozen=True)
+class DontWant:
+    """For an argument in `with_refs`: nobody asks for its gradient.
+
+    >>> _, pull = fnx.vjp(lambda x, y: x * y, 3.0, 5.0)
+    >>> pull.with_refs(fnx.ad.GradValue(), fnx.ad.DontWant())(1.0)
+    (Array(5., dtype=float64, weak_type=True), DidntWant())
+    """
+
+
+@dataclass(frozen=True)
+class GradRef:
+    """In the place of a gradient that was added to a Ref; a pytree without leaves.
+
+    >>> fnx.tree.leaves(fnx.ad.GradRef())
+    []
+    """
+
+
+@dataclass(frozen=True)
+class DidntWant:
+    """In the place of a gradient that nobody asked for; a pytree without leaves.
+
+    >>> fnx.tree.leaves(fnx.ad.DidntWant())
+    []
+    """
+
+
+operations.register_static(GradRef)
+operations.register_static(DidntWant)

@@ -219,6 +219,43 @@ def test_elements_are_extracted_and_multiplied():
         sparse.bcoo_update_layout(m, n_batch=1)
 
 
+def test_an_interpreter_of_jaxprs_as_in_documentation_of_jax(tmp_path):
+    program = """
+import jax, jax.numpy as jnp
+from jax._src import util
+from jax._src.util import safe_map, safe_zip
+
+def evaluated(jaxpr, consts, *args):
+    env = {}
+    read = lambda v: v.val if type(v) is jax.extend.core.Literal else env[v]
+    safe_map(env.__setitem__, jaxpr.invars, args)
+    safe_map(env.__setitem__, jaxpr.constvars, consts)
+    for eqn in jaxpr.eqns:
+        outs = eqn.primitive.bind(*safe_map(read, eqn.invars), **eqn.params)
+        safe_map(env.__setitem__, eqn.outvars, outs if eqn.primitive.multiple_results else [outs])
+    return safe_map(read, jaxpr.outvars)
+
+closed = jax.make_jaxpr(lambda x: jnp.exp(jnp.tanh(x)) * jnp.arange(3.0))(jnp.ones(3))
+(found,) = evaluated(closed.jaxpr, closed.literals, jnp.ones(3))
+assert jnp.allclose(found, jnp.exp(jnp.tanh(1.0)) * jnp.arange(3.0))
+for wrong in (lambda: safe_map(max, [1], [1, 2]), lambda: safe_zip([1], [1, 2])):
+    try:
+        wrong()
+    except ValueError:
+        continue
+    raise AssertionError
+assert safe_zip([1, 2], "ab") == [(1, "a"), (2, "b")]
+assert util.unzip2([(1, 2), (3, 4)]) == ((1, 3), (2, 4)) and util.unzip2([]) == ((), ())
+assert util.split_list([1, 2, 3, 4], [1, 2]) == [[1], [2, 3], [4]]
+marks = [True, False, True]
+assert util.partition_list(marks, "abc") == (["b"], ["a", "c"])
+assert util.merge_lists(marks, *util.partition_list(marks, "abc")) == ["a", "b", "c"]
+assert util.canonicalize_axis(-1, 3) == 2
+assert util.tuple_insert((1, 2), 1, 0) == (1, 0, 2) and util.tuple_delete((1, 2), 0) == (2,)
+"""
+    run(program, tmp_path)
+
+
 def test_what_libraries_ask_of_private_modules(tmp_path):
     program = """
 import sys
