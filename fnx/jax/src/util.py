@@ -28,7 +28,7 @@ def split_list(args: Sequence, ns: Sequence[int]) -> list[list]:  # oryx
     return [*(list(args[a:b]) for a, b in itertools.pairwise(cuts)), list(args[cuts[-1] :])]
 
 
-def partition_list(bs: Sequence[bool], l: Sequence) -> tuple[list, list]:  # noqa: E741  # interpreters of users
+def partition_list(bs: Sequence[bool], l: Sequence) -> tuple[list, list]:  # interpreters of users
     """What is not marked, and what is."""
     marked = list(zip(bs, l, strict=True))
     return [x for b, x in marked if not b], [x for b, x in marked if b]
