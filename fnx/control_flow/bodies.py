@@ -1,10 +1,6 @@
 """Bodies of loops and branches: functions of pytrees as jaxprs, and how their types must agree."""
 
-import weakref
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from opcode import opmap
-from types import CodeType, FunctionType
 from typing import Any
 
 from fnx.core import config, dtypes
@@ -16,6 +12,7 @@ from fnx.core.errors import (
 from fnx.core.interpreter import Interpreter, Tracer, current, evaluate
 from fnx.core.jaxpr import Jaxpr
 from fnx.core.source import brief
+from fnx.interpreters import trace_cache
 from fnx.interpreters.rewrite import counted
 from fnx.interpreters.spmd import bound_axes
 from fnx.interpreters.trace import trace
@@ -47,58 +44,6 @@ class Traced:
         return self.jaxpr.out_avals
 
 
-# A cache: a function that is used again, on the same types and with the same surroundings (the
-# values of its globals and of what it closed over), is not traced again; nor is an object that is one
-# by its identity, whose attributes are what they were.
-_traced: "weakref.WeakKeyDictionary[Callable, dict]" = weakref.WeakKeyDictionary()
-
-
-def _is_remembered(owner: Callable) -> bool:
-    kind = type(owner)
-    return kind is FunctionType or (
-        kind.__hash__ is object.__hash__ and kind.__eq__ is object.__eq__
-        and hasattr(owner, "__dict__") and hasattr(owner, "__weakref__")
-    )  # fmt: skip
-
-
-def _surroundings(owner: Callable) -> list:
-    """The objects that a function's free names stand for now; an object's attributes, and theirs."""
-    if type(owner) is FunctionType:
-        return _free(owner)
-    found = [None if x is owner else x for x in vars(owner).values()]
-    return [*found, *(x for f in found if type(f) is FunctionType for x in _free(f))]
-
-
-@lru_cache(maxsize=1024)
-def _assigned(code: CodeType) -> frozenset[str]:
-    """The free names that a function itself gives values, as one does that counts its traces."""
-    operations = code.co_code[::2]
-    if not any(number in operations for number in _STORES.values()):
-        return frozenset()
-    import dis  # slow, and seldom needed
-
-    return frozenset(i.argval for i in dis.get_instructions(code) if i.opname in _STORES)
-
-
-_STORES = {name: opmap[name] for name in ("STORE_DEREF", "STORE_GLOBAL")}
-
-
-def _free(fun: FunctionType) -> list:
-    """The objects that a function's free names stand for now, but for itself and what it assigns."""
-    code, assigned = fun.__code__, _assigned(fun.__code__)
-    found = [fun.__globals__.get(n) for n in code.co_names if n not in assigned]
-    for name, cell in zip(code.co_freevars, fun.__closure__ or ()):
-        try:
-            found.append(None if name in assigned else cell.cell_contents)
-        except ValueError:  # not filled yet
-            found.append(None)
-    return [None if x is fun else x for x in found]
-
-
-def _same(a: list, b: list) -> bool:
-    return len(a) == len(b) and all(x is y for x, y in zip(a, b))
-
-
 def trace_body(
     fun: Callable,
     treedef: Any,
@@ -118,11 +63,9 @@ def trace_body(
         config.of_traces(),
         *bound_axes().items(),
     )
-    plain = _is_remembered(owner)
-    around = _surroundings(owner) if plain else []
-    known = _traced.setdefault(owner, {}) if plain else {}
-    if key in known and _same(known[key][0], around):
-        return known[key][1]
+    around, known = trace_cache.find(owner, key)
+    if known is not None:
+        return known
     structures: list = []
 
     def flat(*xs: Array) -> list[Array]:
@@ -134,7 +77,7 @@ def trace_body(
     jaxpr, consts = counted(*trace(flat, avals, what=what, name=name_of(fun)))
     made = Traced(jaxpr, consts, structures[0])
     if not any(isinstance(c, Tracer) for c in consts):
-        known[key] = around, made
+        trace_cache.keep(owner, key, around, made)
     return made
 
 

@@ -76,6 +76,10 @@ RANK_K_STACKS = 1 << 18
 LOW_RANK_BYTES = 1 << 20
 LOW_RANK_STACKS = 4  # where the stacks of their vectors are at most so many times the matrix
 
+# interpreters/trace_cache.py
+REMEMBERED_TRACES = 256  # of one function; more are forgotten together
+REMEMBERED_OBJECTS = 16  # callable objects, by whose traces they may be held
+
 # interpreters/reverse/residuals.py
 # times the arrays of a loop: so much may be kept of the loops in it without being dear
 RESIDUAL_BYTES = 2

@@ -9,7 +9,7 @@ import inspect
 import sys
 import time
 import weakref
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial, update_wrapper
 from importlib import import_module
 from typing import Any
@@ -23,6 +23,7 @@ from fnx.core.errors import InvalidValue, TypeMismatch, entrance, hide_frames
 from fnx.core.interpreter import current, evaluate
 from fnx.core.lazy_imports import repr_html
 from fnx.core.source import brief
+from fnx.interpreters import trace_cache
 from fnx.interpreters.rewrite import counted
 from fnx.interpreters.spmd import bound_axes
 from fnx.interpreters.trace import CapturedRefs, trace
@@ -33,7 +34,7 @@ from fnx.pytree.flatten_fun import aval_like, flatten_arrays, name_of
 from fnx.transforms.aot import Lowered, Traced
 from fnx.transforms.make_jaxpr import flatten_types
 from fnx.transforms.mutable_refs import Ref, carrying, check_distinct, new_ref, still_there, write
-from fnx.transforms.static_args import Fixed, Static
+from fnx.transforms.static_args import Fixed, Static, donated_leaves
 from fnx.transforms.traced_program import (
     BACKEND,
     Empty,
@@ -48,15 +49,6 @@ flatten = operations.tree_flatten
 overridden = config.overridden
 _MANY = 256  # static values whose programs are called the short way
 _RECENT = 4  # programs of one function that are tried so
-
-
-class _Leaf(int):
-    """The number of a leaf, which is not an argument's value."""
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is _Leaf and int(self) == int(other)
-
-    __hash__ = int.__hash__
 
 
 class _Signature:
@@ -85,6 +77,8 @@ class Jitted:
         self._last: tuple[Program, ...] = ()  # without static arguments
         self._recent: dict[Fixed, tuple[Program, ...]] = {}
         self.plain = not static.any
+        # Jitted functions of one kind share what they made of one function.
+        self.kind: tuple | None = None
         self.places: Callable | None = (
             None  # how results, a tree and their types, say that they lie
         )
@@ -209,11 +203,14 @@ class Jitted:
 
     def _program(self, arrays: Sequence[Any], treedef: Any, fixed: Fixed) -> Program:
         avals = tuple([x.aval if isinstance(x, Array) else aval_like(x) for x in arrays])
-        axes = () if current.get() is evaluate else (*bound_axes().items(), *[a.vma for a in avals])
+        names = [] if current.get() is evaluate else [a.vma for a in avals]
+        axes = (*bound_axes().items(), *names) if any(names) else tuple(bound_axes().items())
         lies = placement.places_of(arrays) if placement.used else ()
         around = axes, lies, placement.mesh_in_force.get()
         key = (treedef, fixed, avals, config.of_traces(), config.backend.value, *around)
         program = self._programs.get(key)
+        if program is None or not program.alive:
+            around, program = self._traced_before(key)
         if program is None or not program.alive:
             if config.no_tracing.value:
                 raise Forbidden(f"{name_of(self.fun)} would be traced anew, and no_tracing is set")
@@ -221,10 +218,20 @@ class Jitted:
                 seen = [k for k in self._programs if k[0] != "refs"]
                 import_module("fnx.process.compile_log").explain_miss(self.fun, key, seen)
             program = self._programs[key] = self._trace(avals, treedef, fixed, lies)
+            trace_cache.keep(self.fun, (self.kind, key), around, program)
             if config.retrace_notes.value:
                 import_module("fnx.process.retraces").look(self.fun, self.static, key[:3])
         placement.mesh_reads[0] += program.of_mesh  # what is traced around it is, too
         return program
+
+    def _traced_before(self, key: tuple) -> tuple[list | None, Program | None]:
+        """What the function sees from outside, if it may be told others; and a program that it was told."""
+        if self.kind is None or self.places is not None:
+            return None, None
+        around, program = trace_cache.find(self.fun, (self.kind, key))
+        if program is not None and program.alive:
+            self._programs[key] = program
+        return around, program
 
     def _trace(self, avals: tuple, treedef: Any, fixed: Fixed, lies: tuple = ()) -> Program:
         start = time.perf_counter()
@@ -250,7 +257,7 @@ class Jitted:
             jaxpr, consts = counted(*trace(flat, values, what=f"jit of {name}", name=name))
         check_options(self.options["compiler"])
         inline, backend = self.options["inline"], self.options["backend"]
-        donated = self._donated(treedef, fixed, empty.inputs)
+        donated = donated_leaves(self.donated, self.static, treedef, fixed, empty.inputs)
         program = Program(
             jaxpr, consts, treedef, structures[0], name, inline, empty, donated, backend
         )
@@ -266,17 +273,6 @@ class Jitted:
     def call(self, args: tuple, kwargs: dict) -> Any:
         """What is traced."""
         return self.fun(*args, **kwargs)
-
-    def _donated(self, treedef: Any, fixed: Fixed, without: Collection[int]) -> tuple[int, ...]:
-        """The numbers of the leaves that are donated, among those that have values."""
-        if not self.donated.any:
-            return ()
-        leaves = range(treedef.num_leaves)
-        args, kwargs = operations.tree_unflatten(treedef, [_Leaf(k) for k in leaves])
-        given = self.donated.among(*self.static.join(args, kwargs, fixed))
-        chosen = {x for x in operations.tree_leaves(given) if type(x) is _Leaf}
-        kept = [k for k in leaves if k not in without]
-        return tuple([n for n, k in enumerate(kept) if _Leaf(k) in chosen])
 
     # --- ahead of time --------------------------------------------------------------------------
 
@@ -298,6 +294,7 @@ class Jitted:
 
     def clear_cache(self) -> None:
         """Forget all programs."""
+        trace_cache.forget(self.fun)
         self._programs.clear()
         self.forget_last()
 
@@ -413,6 +410,9 @@ def jit(
             )
         if in_shardings is None and out_shardings is None:
             made = Jitted(f, static, given, options)
+            if not (static.any or compiler_options):
+                chosen = (tuple(given.numbers), tuple(given.names))
+                made.kind = (options["backend"], inline, keep_unused, chosen)
         else:
             made = PlacedJitted(in_shardings, out_shardings, f, static, given, options)
         _jitted[made] = None
@@ -428,6 +428,7 @@ def clear_caches() -> None:
     """
     from fnx.lowering.cpu.loader import symbols
 
+    trace_cache.forget()
     symbols.forget()
     numba_load = sys.modules.get("fnx.lowering.numba.load")
     if numba_load is not None:

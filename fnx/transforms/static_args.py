@@ -1,6 +1,6 @@
 """Static arguments: which arguments of a function are part of the key of its compiled program."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ from fnx.core.array import kind_of
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.core.interpreter import Tracer
 from fnx.core.source import brief
+from fnx.pytree import operations
 from fnx.pytree.flatten_fun import name_of, signature_of
 
 # What is static in one call: (number or name, type, value), so that 1, 1.0 and True are different.
@@ -152,3 +153,26 @@ class Static:
         total = len(args) + sum(isinstance(w, int) for w in places)
         full = [places[k] if k in places else next(rest) for k in range(total)]
         return tuple(full), kwargs | {w: v for w, v in places.items() if isinstance(w, str)}
+
+
+class _Leaf(int):
+    """The number of a leaf, which is not an argument's value."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is _Leaf and int(self) == int(other)
+
+    __hash__ = int.__hash__
+
+
+def donated_leaves(
+    donated: Static, static: Static, treedef: Any, fixed: Fixed, without: Collection[int]
+) -> tuple[int, ...]:
+    """The numbers of the leaves that are donated, among those that have values."""
+    if not donated.any:
+        return ()
+    leaves = range(treedef.num_leaves)
+    args, kwargs = operations.tree_unflatten(treedef, [_Leaf(k) for k in leaves])
+    given = donated.among(*static.join(args, kwargs, fixed))
+    chosen = {x for x in operations.tree_leaves(given) if type(x) is _Leaf}
+    kept = [k for k in leaves if k not in without]
+    return tuple([n for n, k in enumerate(kept) if _Leaf(k) in chosen])

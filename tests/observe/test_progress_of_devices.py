@@ -105,6 +105,8 @@ def test_control_c_says_where_devices_were():
     assert re.fullmatch(f"stopped in iteration [1-9][0-9]* of {n} of {place}, on device [01]", text)
 
 
+# One that is heard where Python itself forgets a weak reference is lost, and said to be.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_control_c_names_the_loops_of_devices_that_are_not_observed():
     f = mapped(lambda x: alone(x, 10**11))
     over = threading.Event()

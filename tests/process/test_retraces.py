@@ -68,9 +68,14 @@ def test_jit_in_a_loop():
         return x + 1.0
 
     def anew(x):
-        jitted = fnx.jit(body)
-        return jitted(x)
+        def body(y):
+            return y * x
 
+        return fnx.jit(body)(1.0)
+
+    with config.retrace_notes(True):
+        for _ in range(6):
+            fnx.jit(body)(1.0)  # remembered with the function
     text = note(anew, [(1.0,)] * 6)
     assert "body is traced" in text
     assert "Call jit once, outside of loops" in text
