@@ -5,7 +5,9 @@ from typing import Any
 
 from fnx.core import config
 from fnx.core.array import Array, as_array
+from fnx.core.def_use import definitions
 from fnx.core.errors import TypeMismatch
+from fnx.core.jaxpr import Jaxpr, Var
 from fnx.core.primitive import Primitive
 from fnx.core.source import brief
 from fnx.interpreters.linearize import linearize_jaxpr
@@ -13,7 +15,8 @@ from fnx.interpreters.passes.simplify import simplify
 from fnx.interpreters.primitives.checkpoint import Checkpoint, Named
 from fnx.interpreters.trace import CapturedRefs, trace
 from fnx.pytree import operations
-from fnx.pytree.flatten_fun import flatten_arrays, name_of, wraps
+from fnx.pytree.flatten_fun import flatten_arrays, name_of, signature_of, wraps
+from fnx.pytree.key_paths import keystr
 from fnx.transforms.mutable_refs import RefGiven, through_refs
 
 __all__ = [
@@ -112,10 +115,12 @@ def checkpoint_name(x: Any, name: str) -> Any:
 
 
 def print_saved_residuals(f: Callable, *args: Any, **kwargs: Any) -> None:
-    """Print the types of what the derivative of `f` at these arguments stores.
+    """Print the types of what the derivative of `f` at these arguments stores, and whence it is.
 
-    >>> fnx.ad_checkpoint.print_saved_residuals(lambda x: jnp.sin(x) * 2, 1.0)
-    f64[]* from a computation
+    >>> fnx.ad_checkpoint.print_saved_residuals(lambda x, y: jnp.sin(x) * y, 1.0, 2.0)
+    f64[]* from the argument y
+    f64[]* output of cos from <doctest ...>:1 (<lambda>)
+    f64[]* output of sin from <doctest ...>:1 (<lambda>)
     """
     leaves, treedef = flatten_arrays((args, kwargs), "arguments")
 
@@ -125,11 +130,41 @@ def print_saved_residuals(f: Callable, *args: Any, **kwargs: Any) -> None:
 
     jaxpr, consts = trace(flat, [x.aval for x in leaves], what="print_saved_residuals")
     forward, _, _, mask = linearize_jaxpr(simplify(jaxpr), (True,) * len(jaxpr.inputs))
-    inputs = dict(zip(forward.inputs, range(-len(consts), len(leaves))))
+    names = [f"the argument {name}" for name in _names_of_leaves(f, args, kwargs)]
+    given = dict(zip(forward.inputs, [*["a constant"] * len(consts), *names], strict=True))
+    stored = {v for v in forward.outs[len(mask) :] if isinstance(v, Var)}
+    for v in [v for v in given if v in stored]:
+        print(f"{v.aval.str_short()} from {given[v]}")  # noqa: T201
     for v in dict.fromkeys(forward.outs[len(mask) :]):
-        k = inputs.get(v)
-        where = "from a computation" if k is None else "a constant" if k < 0 else f"argument {k}"
-        print(f"{v.aval.str_short()} {where}")  # noqa: T201
+        if v in stored and v not in given:
+            print(f"{v.aval.str_short()} {_made_by(v, forward)}")  # noqa: T201
+
+
+def _names_of_leaves(f: Callable, args: tuple, kwargs: dict) -> list[str]:
+    """The leaves of arguments by their names in the function's signature, and paths in those."""
+    signature = signature_of(f)
+    try:
+        named = {} if signature is None else signature.bind(*args, **kwargs).arguments
+    except TypeError:
+        named = {}
+    names = list(named) if len(named) == len(args) + len(kwargs) else []
+    names = names or [*(f"number {k}" for k in range(len(args))), *kwargs]
+    found = []
+    for name, value in zip(names, [*args, *kwargs.values()], strict=True):
+        found += [name + keystr(path) for path, _ in operations.tree_flatten_with_path(value)[0]]
+    return found
+
+
+def _made_by(v: Var, jaxpr: Jaxpr) -> str:
+    """The operation that makes a value, inside of what is checkpointed, too; and its place."""
+    e = definitions(jaxpr.eqns)[v]
+    if isinstance(e.prim, Checkpoint):
+        inner = e.prim.jaxpr
+        made = inner.outs[e.outs.index(v)]
+        if made in definitions(inner.eqns):
+            return _made_by(made, inner)
+    what = f"named {e.prim.label!r}" if isinstance(e.prim, Named) else f"output of {e.prim.name}"
+    return f"{what} from {e.source}" if e.source else what
 
 
 # --- policies ----------------------------------------------------------------------------------

@@ -1,10 +1,13 @@
 """Checkpoint: what is computed again, what is kept, under all transformations."""
 
+import re
+
 import numpy as np
 import pytest
 from loop_checks import total
 
 import fnx
+import fnx.numpy as jnp
 from fnx import ad_checkpoint
 from fnx import control_flow as lax
 from fnx.core.jaxpr import check_jaxpr
@@ -109,5 +112,26 @@ def test_checkpoint_under_transformations(wrap):
 
 
 def test_print_saved_residuals(capsys):
-    ad_checkpoint.print_saved_residuals(lambda x: sin(x) * x, X)
-    assert "f64[]" in capsys.readouterr().out
+    k = jnp.arange(3.0)
+
+    def f(p, x, *rest, scale):
+        wave = ad_checkpoint.checkpoint_name(jnp.sin(p["a"] * x), "wave")
+        return jnp.sum(jnp.exp(wave) * p["b"][0] * k) * scale
+
+    def printed(f):
+        ad_checkpoint.print_saved_residuals(f, {"a": X, "b": [k]}, 1.0, scale=2.0)
+        said = capsys.readouterr().out.replace("]*", "]")
+        return re.sub(r" from [^ ]*test_checkpoint.py:\d+", "", said).splitlines()
+
+    given = [
+        "f64[3] from a constant",
+        "f64[] from the argument p['a']",
+        "f64[3] from the argument p['b'][0]",
+        "f64[] from the argument x",
+    ]
+    found = printed(f)
+    assert found[:4] == given
+    assert {"f64[] output of cos (f)", "f64[] output of exp (f)"} < {*found}
+    policy = fnx.checkpoint_policies.save_only_these_names("wave")
+    found = printed(fnx.checkpoint(f, policy=policy))
+    assert found == [*given, "f64[] from the argument scale", "f64[] named 'wave' (f)"]
