@@ -8,11 +8,11 @@ import numpy as np
 
 from fnx.core.array import ConcreteArray
 from fnx.core.aval import ShapedArray
+from fnx.core.axis_size import axis_name_of
 from fnx.core.backend import Backend
 from fnx.core.config import checked_axes
 from fnx.core.errors import TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
-from fnx.core.axis_size import axis_name_of
 from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Call, Operand, Recipe

@@ -54,7 +54,7 @@ def by_members(solve, wrap, check):
 @pytest.mark.parametrize("wrap", [lambda f: f, fnx.jit], ids=["at_once", "jit"])
 @pytest.mark.parametrize("team", [True, False], ids=["team", "in_turn"])
 @pytest.mark.parametrize(
-    "solve, check", [(symmetric, True), (symmetric, False), (unsymmetric, True)]
+    ("solve", "check"), [(symmetric, True), (symmetric, False), (unsymmetric, True)]
 )
 def test_members_that_read_one_solution_differently(runs, solve, check, team, wrap):
     m = whole(A, solve)
