@@ -411,8 +411,8 @@ def _cut_to(
         if check:
             raise InvalidValue(
                 f"shard_map out_specs, {name}: {spec} says that a result is the same along mesh axis "
-                f"{n!r}, but it may differ. Name the axis, reduce over it (psum, pmean), or pass "
-                "check_vma=False to take the first device's."
+                f"{n!r}, but it may differ. Name the axis, reduce over it (psum, pmean), gather it with "
+                "all_gather(..., to='invarying'), or pass check_vma=False to take the first device's."
             )
     return (*where, *[()] * (rank - len(where)))
 
