@@ -52,6 +52,9 @@ class LinearSolve(Primitive):
     def typed_by(self) -> slice:  # type: ignore[override]
         return slice(sum(self.consts), None)
 
+    def params(self) -> dict[str, Any]:
+        return {k: v for k, v in super().params().items() if k != "alike" or v}
+
     def parts(self, values: Sequence) -> list:
         """The constants of each jaxpr, and b."""
         found, at = [], 0
