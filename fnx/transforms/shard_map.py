@@ -403,7 +403,10 @@ def _cut_to(
     """The names along which parts of a result, which differ along the axes `found`, are put together."""
     where = spec_names(spec)
     if len(where) > rank:
-        raise ShapeError(f"shard_map out_specs, {name}: {spec} is longer than the rank {rank}")
+        raise ShapeError(
+            f"shard_map out_specs, {name}: {spec} is longer than the rank of the result, {rank}; for one "
+            "axis more, along which those of the devices lie, return x[None]"
+        )
     wanted = [n for names in where for n in names]
     if set(wanted) - set(axes):
         raise InvalidValue(f"shard_map out_specs, {name}: {spec} names axes that are not in {axes}")
