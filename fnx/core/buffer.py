@@ -94,10 +94,11 @@ class Buffer(np.lib.mixins.NDArrayOperatorsMixin):
         return self.host().__index__()
 
     def __format__(self, spec: str) -> str:
-        return format(self.host(), spec)
+        here = self.shown()
+        return format(self.host(), spec) if here is None else here
 
     def __str__(self) -> str:
-        return str(self.host())
+        return format(self, "")
 
 
 # What make arrays, without a copy, of objects of other libraries whose numbers are elsewhere, or give None.

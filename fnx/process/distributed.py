@@ -26,10 +26,12 @@ def initialize(
     local_device_ids: Any = None,
     **options: Any,
 ) -> None:
-    """Make this process one of those that `mpiexec` started; once a process, before arrays are mapped.
+    """Make this process one of those that `mpiexec` started, before arrays are mapped.
 
-    What JAX needs to find other processes is known to MPI, and only compared with it. MissingPackage, an
-    ImportError, where there is no MPI; InvalidValue, a ValueError, for numbers that are not MPI's.
+    What JAX needs to find other processes is known to MPI, and only compared with it; that is all that a
+    script's call does under `python -m fnx.distributed SCRIPT`, where this is so from the start.
+    MissingPackage, an ImportError, where there is no MPI; InvalidValue, a ValueError, for numbers that are
+    not MPI's.
 
     >>> fnx.distributed.is_initialized()
     False
@@ -37,9 +39,8 @@ def initialize(
     from fnx.lowering.transport.mpi import Mpi, world
 
     del coordinator_address, local_device_ids, options
-    if is_initialized():
-        raise InvalidValue("fnx.distributed is initialized already; expected one call a process")
-    ranks = Mpi(world().COMM_WORLD.Dup())
+    known = is_initialized()
+    ranks = devices.ranks[0] if known else Mpi(world().COMM_WORLD.Dup())
     for what, given, found in (
         ("num_processes", num_processes, ranks.size),
         ("process_id", process_id, ranks.rank),
@@ -49,6 +50,8 @@ def initialize(
                 f"fnx.distributed.initialize got {what}={given}, but MPI says {found}. Start the program "
                 f"with `mpiexec -n {num_processes or ranks.size} python -m fnx.distributed script.py`."
             )
+    if known:
+        return
     counts = {int(n) for n in ranks.all_gather(np.asarray(config.num_devices.value))}
     if len(counts) > 1:
         raise InvalidValue(

@@ -97,18 +97,23 @@ def of_all(
 ) -> list[Array]:
     """Results of all devices: at once where that pays, or may pay for a loop around; else in turn.
 
-    `outs` gives how each result is cut, of ranks, and of the axes along which each may differ.
+    `outs` gives how each result is cut, of ranks, and of the axes along which each may differ: as is
+    found, or as its type says, where types do.
     """
     axes = dict(prim.axes)
+    may = [v | a.vma.intersection(axes) for v, a in zip(varying(prim), prim.jaxpr.out_avals)]
     ranks = [a.ndim for a in prim.jaxpr.out_avals]
     apart = apart or within_a_loop()
     if apart or replace(prim, outs=tuple([((),) * r for r in ranks])).runs_apart:
-        cuts = outs(ranks, varying(prim))
+        cuts = outs(ranks, may)
         return list(replace(prim, outs=tuple(cuts)).apply(*operands))
     parts = [cut_parts(x, c, axes) for x, c in zip(operands, prim.ins)]
     names = [{n for names in c for n in names} for c in prim.ins]
     made, found = run_batched(lambda *xs: eval_jaxpr(prim.jaxpr, xs), prim.axes, parts, names)
     # Batching takes what rules of users give for different; what is known of the program counts, too.
-    differ = [[n for n in f if n in v] for f, v in zip(found, varying(prim), strict=True)]
+    differ = [
+        [n for n in axes if n in a.vma or (n in f and n in v)]
+        for f, v, a in zip(found, varying(prim), prim.jaxpr.out_avals, strict=True)
+    ]
     cuts = outs(ranks, differ)
     return [joined(x, f, c, axes) for x, f, c in zip(made, found, cuts, strict=True)]

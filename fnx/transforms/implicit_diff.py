@@ -8,8 +8,10 @@ from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.jaxpr import Jaxpr, eval_jaxpr
 from fnx.core.source import brief
 from fnx.interpreters.linearize import transpose_jaxpr
+from fnx.interpreters.operands import only
 from fnx.interpreters.primitives.linear_solve import LinearSolve
 from fnx.interpreters.trace import trace
+from fnx.interpreters.variation import pulled
 from fnx.ops.elementwise.arithmetic import neg
 from fnx.ops.structure.basic import zeros
 from fnx.pytree import operations
@@ -82,8 +84,9 @@ def custom_linear_solve(
         transposed, mask = transpose_jaxpr(mv, linear, (True,) * n)
 
         def apply_transposed(v: Tree) -> Tree:
-            cts = eval_jaxpr(transposed, [*mv_consts, *map(as_array, operations.tree_leaves(v))])
-            it = iter(cts)
+            pull = lambda cts: eval_jaxpr(transposed, [*mv_consts, *cts])
+            given = [as_array(x) for x in operations.tree_leaves(v)]
+            it = iter(pulled(pull, given, mv.out_avals, only(mask, avals), mv.eqns))
             return treedef.unflatten([next(it) if m else zeros(a) for m, a in zip(mask, avals)])
 
         vecmat, vm_consts = _closed(apply_transposed, treedef, avals, "vecmat")

@@ -403,7 +403,10 @@ def _cut_to(
     """The names along which parts of a result, which differ along the axes `found`, are put together."""
     where = spec_names(spec)
     if len(where) > rank:
-        raise ShapeError(f"shard_map out_specs, {name}: {spec} is longer than the rank {rank}")
+        raise ShapeError(
+            f"shard_map out_specs, {name}: {spec} is longer than the rank of the result, {rank}; for one "
+            "axis more, along which those of the devices lie, return x[None]"
+        )
     wanted = [n for names in where for n in names]
     if set(wanted) - set(axes):
         raise InvalidValue(f"shard_map out_specs, {name}: {spec} names axes that are not in {axes}")
@@ -411,8 +414,8 @@ def _cut_to(
         if check:
             raise InvalidValue(
                 f"shard_map out_specs, {name}: {spec} says that a result is the same along mesh axis "
-                f"{n!r}, but it may differ. Name the axis, reduce over it (psum, pmean), or pass "
-                "check_vma=False to take the first device's."
+                f"{n!r}, but it may differ. Name the axis, reduce over it (psum, pmean), gather it with "
+                "all_gather(..., to='invarying'), or pass check_vma=False to take the first device's."
             )
     return (*where, *[()] * (rank - len(where)))
 

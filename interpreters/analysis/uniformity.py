@@ -5,13 +5,14 @@ along the axes along which something that it is computed from varies; sums over 
 gathered along it, do not.
 
 Input: one member's jaxpr, and the names along which each input varies.
-Output: the names along which each result varies, and whether all members make the same exchanges: where a
-branch or a loop has a collective, its condition is the same in all.
+Output: the names along which each result varies; whether all members make the same exchanges: where a
+branch or a loop has a collective, its condition is the same in all; and of linear systems along which the
+solutions vary.
 Legal when: always; operations it does not know vary with their operands, and with what is inside them.
 """
 
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from fnx.core.jaxpr import Eqn, Jaxpr, Var, made_once, subjaxprs
 from fnx.interpreters.batching import axis_names
@@ -22,9 +23,21 @@ Names = frozenset[Hashable]
 _NONE: Names = frozenset()
 
 
-class _Uniformity:
+class Solved(NamedTuple):
+    """Names of axes that an equation which solves a linear system has exchanges over (`exchanged`);
+    those along which its solution varies; and along which that of the transposed system may."""
+
+    exchanged: Names
+    varies: Names = _NONE
+    back: Names = _NONE
+
+
+class Uniformity:
+    """What is found of a program: `same_exchanges`, and `solves`, by the identities of the equations."""
+
     def __init__(self) -> None:
         self.same_exchanges = True
+        self.solves: dict[int, Solved] = {}
 
     def jaxpr(self, jaxpr: Jaxpr, inputs: Sequence[Names]) -> list[Names]:
         varies: dict[Any, Names] = dict(zip(jaxpr.inputs, inputs, strict=True))
@@ -44,8 +57,7 @@ class _Uniformity:
         if isinstance(prim, WhileRecord):
             return self.while_(prim, given)
         if prim.name == "custom_linear_solve":  # as its solver says
-            parts = prim.parts(given)
-            return self.jaxpr(prim.solve, [*parts[1], *parts[4]])
+            return self.solve(e, prim.parts(given))
         inner = list(subjaxprs(prim))
         if len(inner) == 1 and len(inner[0].inputs) == len(given):
             return self.jaxpr(inner[0], given)
@@ -53,6 +65,17 @@ class _Uniformity:
         for j in inner:  # whose operands nobody knows: all may vary
             self.jaxpr(j, [everything] * len(j.inputs))
         return [everything] * len(e.outs)
+
+    def solve(self, e: Eqn, parts: list) -> list[Names]:
+        prim: Any = e.prim
+        outs = self.jaxpr(prim.solve, [*parts[1], *parts[4]])
+        exchanged = _inside(prim.solve) | _inside(prim.matvec)
+        back: list[Names] = []
+        for j, consts in zip((prim.vecmat, prim.transpose_solve), parts[2:4]):
+            back += [] if j is None else Uniformity().jaxpr(j, [*consts, *parts[4]])
+        old = self.solves.get(id(e), Solved(exchanged))
+        self.solves[id(e)] = Solved(exchanged, old.varies.union(*outs), old.back.union(*back))
+        return outs
 
     def guard(self, condition: Names, inside: Sequence[Jaxpr]) -> None:
         if condition and any(_exchanges(j) for j in inside):
@@ -108,6 +131,6 @@ def _inside(jaxpr: Jaxpr) -> Names:
 
 def uniformity(jaxpr: Jaxpr, inputs: Sequence[Names]) -> tuple[list[Names], bool]:
     """The names along which each result varies; and whether all members make the same exchanges."""
-    found = _Uniformity()
+    found = Uniformity()
     outs = found.jaxpr(jaxpr, inputs)
     return outs, found.same_exchanges

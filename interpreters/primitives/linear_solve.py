@@ -1,6 +1,6 @@
 """Linear solves with functions of users: A x = b, of which they give A and a way to solve."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
@@ -8,17 +8,20 @@ import numpy as np
 
 from fnx.core.array import ConcreteArray
 from fnx.core.aval import ShapedArray
+from fnx.core.axis_size import axis_name_of
 from fnx.core.backend import Backend
 from fnx.core.config import checked_axes
 from fnx.core.errors import TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
-from fnx.core.jaxpr import Jaxpr, Var, eval_jaxpr
+from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Call, Operand, Recipe
+from fnx.interpreters.analysis.uniformity import Solved
 from fnx.interpreters.batching import batch_jaxpr, place_axis
 from fnx.interpreters.jvp import jvp_jaxpr
 from fnx.interpreters.operands import check_operands, given, only
 from fnx.interpreters.passes.compiled import run
+from fnx.interpreters.rewrite import with_jaxprs
 from fnx.interpreters.variation import parted, together
 from fnx.ops.base.broadcast import typed_zeros
 from fnx.ops.elementwise.arithmetic import neg
@@ -38,6 +41,7 @@ class LinearSolve(Primitive):
     vecmat: Jaxpr | None
     transpose_solve: Jaxpr | None
     consts: tuple[int, int, int, int]
+    alike: frozenset = frozenset()  # names of axes whose members all solve it as one
     backend: Backend | None = field(default=None, compare=False, repr=False)
     name = "custom_linear_solve"
     multiple_results = True
@@ -47,6 +51,9 @@ class LinearSolve(Primitive):
     @property
     def typed_by(self) -> slice:  # type: ignore[override]
         return slice(sum(self.consts), None)
+
+    def params(self) -> dict[str, Any]:
+        return {k: v for k, v in super().params().items() if k != "alike" or v}
 
     def parts(self, values: Sequence) -> list:
         """The constants of each jaxpr, and b."""
@@ -104,7 +111,8 @@ class LinearSolve(Primitive):
         if self.transpose_solve is None or self.vecmat is None:
             raise TypeMismatch(
                 "reverse-mode differentiation of custom_linear_solve needs transpose_solve, or "
-                "symmetric=True"
+                "symmetric=True; of a system that all members of a named axis solve as one, "
+                "symmetric=True, or shard_map with check_vma"
             )
         consts = self.parts(args)
         full = [typed_zeros(x.aval) if ct is None else ct for ct, x in zip(cts, consts[4])]
@@ -119,6 +127,8 @@ class LinearSolve(Primitive):
         )
         # A system that all members solve as one has one right-hand side.
         names, avals = checked_axes.get(), self.solve.out_avals
+        if not names:
+            names, avals = self.alike, [a.varying(frozenset()) for a in avals]
         full = together(full, avals, names) if names else full
         found = other(*consts[2], *consts[3], *consts[0], *consts[1], *full)
         found = parted(found, avals, names)
@@ -126,21 +136,52 @@ class LinearSolve(Primitive):
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         masks = self.parts(given(axes))
-        xs = (True,) * len(masks[4])
+        jaxprs = (self.matvec, self.solve, self.vecmat, self.transpose_solve)
+        alike = self.alike - {axis_name_of(size)}
 
-        def batched(jaxpr: Jaxpr | None, k: int) -> Jaxpr | None:
-            return jaxpr and batch_jaxpr(jaxpr, size, (*masks[k], *xs), True)[0]
+        def batched(xs: tuple[bool, ...]) -> tuple[list, list[tuple]]:
+            """The jaxprs where so many of the unknowns have a batch axis, and which results have it."""
+            made = [j and batch_jaxpr(j, size, (*m, *xs), xs) for j, m in zip(jaxprs, masks)]
+            return [m and m[0] for m in made], [m[1] if m else xs for m in made]
 
-        new = replace(
-            self,
-            matvec=batched(self.matvec, 0),
-            solve=batched(self.solve, 1),
-            vecmat=batched(self.vecmat, 2),
-            transpose_solve=batched(self.transpose_solve, 3),
+        one, every = [(k,) * len(masks[4]) for k in (False, True)]
+        new, found = batched(one if not any(masks[4]) else every)
+        if not any(masks[4]) and found[:2] == [one, one]:
+            # One system, of which each member knows a part: so must the transposed one be.
+            if found[2:] != [one, one]:
+                new[2:] = None, None
+        else:
+            new, one = batched(every)[0], every
+        prim = replace(
+            self, matvec=new[0], solve=new[1], vecmat=new[2], transpose_solve=new[3], alike=alike
         )
-        last = len(args) - len(xs)
+        last, is_batched = sum(self.consts), one[0]
         place = [
-            place_axis(size, x, k, 0 if k is not None or j >= last else None)
+            place_axis(size, x, k, 0 if k is not None or (is_batched and j >= last) else None)
             for j, (x, k) in enumerate(zip(args, axes))
         ]
-        return new(*place), (0,) * len(xs)
+        return prim(*place), (0 if is_batched else None,) * len(masks[4])
+
+
+def solved_as_one(jaxpr: Jaxpr, solves: Mapping[int, Solved]) -> Jaxpr:
+    """The jaxpr, whose solves know along which axes all members solve them as one.
+
+    `solves` has what is known of these equations, by their identity.
+    """
+
+    def known(e: Eqn) -> Eqn:
+        prim: Any = e.prim
+        found = solves.get(id(e))
+        if found is None:
+            new = with_jaxprs(prim, rewritten)
+        else:
+            new = replace(prim, alike=prim.alike | (found.exchanged - found.varies))
+            if new.alike & found.back:
+                new = replace(new, vecmat=None, transpose_solve=None)
+        return e if new is prim else Eqn(new, e.inputs, e.outs, e.source)
+
+    def rewritten(j: Jaxpr) -> Jaxpr:
+        eqns = [known(e) for e in j.eqns]
+        return j if all(a is b for a, b in zip(eqns, j.eqns)) else j.with_eqns(eqns, j.outs)
+
+    return rewritten(jaxpr) if solves else jaxpr

@@ -23,7 +23,7 @@ from fnx.core.interpreter import current, use
 from fnx.core.jaxpr import Jaxpr, eval_jaxpr, made_once
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Call, Operand, Recipe
-from fnx.interpreters.analysis.uniformity import uniformity
+from fnx.interpreters.analysis.uniformity import Uniformity, uniformity
 from fnx.interpreters.analysis.work import exchanges, work
 from fnx.interpreters.batching import axis_names, batch, batch_jaxpr, place_axis
 from fnx.interpreters.closure_conversion import HigherOrder, with_inputs
@@ -45,6 +45,7 @@ from fnx.ops.structure.basic import (
 from fnx.ops.structure.slice import Slice
 
 from .jit import Jit, has_effects
+from .linear_solve import solved_as_one
 from .member_team import Axes, Cut, Running, names_of, part_shape, whole_shape
 
 # --- parts of arrays ---------------------------------------------------------------------------
@@ -262,7 +263,7 @@ class Members(HigherOrder):
     def linearize(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         nonzero = given(tangents)
         with self.named:
-            forward, linear, kept, mask = _parts(self.jaxpr, nonzero)
+            forward, linear, kept, mask = _parts(self.jaxpr, nonzero, self.ins)
         n = len(self.jaxpr.outs)
         everywhere = (tuple([name for name, _ in self.axes]),)
         residuals = tuple([(*everywhere, *[()] * (a.ndim - 1)) for a in forward.out_avals[n:]])
@@ -331,7 +332,9 @@ def _is_uniform(jaxpr: Jaxpr, axes: Axes, ins: tuple[Cut, ...]) -> bool:
 
 
 @made_once
-def _parts(jaxpr: Jaxpr, nonzero: tuple[bool, ...]) -> tuple[Jaxpr, Jaxpr, tuple, tuple]:
+def _parts(
+    jaxpr: Jaxpr, nonzero: tuple[bool, ...], ins: tuple[Cut, ...]
+) -> tuple[Jaxpr, Jaxpr, tuple, tuple]:
     """The two halves of a derivative; what one hands to the other has an axis in front, for members."""
     parts = split_call(jaxpr, nonzero)
     n, kept = len(jaxpr.outs), parts.inputs
@@ -350,7 +353,11 @@ def _parts(jaxpr: Jaxpr, nonzero: tuple[bool, ...]) -> tuple[Jaxpr, Jaxpr, tuple
 
     avals = [jaxpr.in_avals[k] for k in kept]
     avals += [*first.out_avals[n:], *parts.linear.in_avals[len(kept) + m :]]
-    return first, trace_closed(linear, avals, name=jaxpr.name), tuple(kept), tuple(parts.mask)
+    later = trace_closed(linear, avals, name=jaxpr.name)
+    vary = [names_of(c) for c in ins]
+    found, (middle, _) = Uniformity(), uniformity(first, vary)
+    found.jaxpr(later, [*[vary[k] for k in kept], *middle[n:], *only(nonzero, vary)])
+    return first, solved_as_one(later, found.solves), tuple(kept), tuple(parts.mask)
 
 
 @made_once

@@ -170,3 +170,12 @@ def test_constants_and_flags():
         with pytest.raises(FloatingPointError):
             jnp.log(remote(-abs(A)))
     same(fnx.checkpoint(lambda y: y * x)(jnp.ones(4)), jnp.asarray(A))
+
+
+def test_what_is_not_all_here_is_printed_as_what_is():
+    class Half(Buffer):
+        def shown(self):
+            return "Array(half of it)"
+
+    x = ConcreteArray(Half((2,), np.dtype("float64")))
+    assert repr(x) == str(x) == f"{x}" == f"{x:.3f}" == "Array(half of it)"

@@ -277,6 +277,24 @@ def test_a_rule_that_forgets_to_sum_is_refused():
         mapped(lambda x, w: fnx.grad(f)(w, x), P())(X, W)
 
 
+# Results that vary by their types, or by what decides which they are.
+VARYING = {
+    "gathered": lambda x, w: lax.all_gather(x, XY),
+    "gathered_along_one": lambda x, w: lax.all_gather(lax.psum(x, "y"), "x"),
+    "said_to_vary": lambda x, w: lax.pcast(w, "x", to="varying"),
+    "zeros_like": lambda x, w: jnp.zeros_like(x),
+    "chosen": lambda x, w: lax.cond(x[0] > 0, lambda: w, lambda: 2 * w),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", VARYING)
+def test_results_that_vary_must_be_named(name, way):
+    around, wrap = WAYS[way]
+    with around(), pytest.raises(ValueError, match="may differ"):
+        wrap(mapped(VARYING[name], P()))(X, W)
+
+
 # --- systems of linear equations ---------------------------------------------------------------------
 
 

@@ -148,6 +148,7 @@ def check_arrays():
         equal(whole(x), rows)
         assert f"parts in process {ME}" in repr(x)
         assert f"[{ME * LOCAL * n}:" in repr(x)
+        assert str(x) == f"{x}" == f"{x:.3f}" == repr(x)
     for read in (np.asarray, fnx.device_get, float):
         with pytest.raises(ValueError, match="process_allgather"):
             read(x)

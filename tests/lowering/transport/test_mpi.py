@@ -7,11 +7,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import fnx
 from fnx.errors import MissingPackage
+from fnx.process import devices as process_devices
 
 SCRIPT = Path(__file__).with_name("ranks_script.py")
 CHECKS = (
@@ -81,6 +83,15 @@ def test_ranks_that_come_to_different_exchanges_are_told_both_lines(tmp_path, mo
     assert done.returncode != 0
     assert f"0: sum of float64[1], at {script}:4 (<module>)" in done.stderr
     assert f"1: sum of float32[2], at {script}:3 (<module>)" in done.stderr
+
+
+def test_a_script_that_the_launcher_runs_may_initialize_itself(monkeypatch):
+    monkeypatch.setattr(process_devices, "ranks", [SimpleNamespace(rank=1, size=2)])
+    fnx.distributed.initialize()
+    fnx.distributed.initialize(num_processes=2, process_id=1)
+    with pytest.raises(ValueError, match="num_processes=3, but MPI says 2"):
+        fnx.distributed.initialize(num_processes=3)
+    assert len(process_devices.ranks) == 1
 
 
 @needs_mpi
