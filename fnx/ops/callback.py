@@ -42,6 +42,10 @@ class Callback(Primitive):
     silent: bool = False
     multiple_results = True
 
+    @property
+    def acts(self) -> bool:  # type: ignore[override]
+        return self.effects and not self.silent
+
     def abstract(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
         return self.results
 
