@@ -47,6 +47,10 @@ class WithRule:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else partial(self, instance)
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Results of the function, which has its rule."""
+        raise NotImplementedError
+
     def positional(self, args: tuple, kwargs: dict) -> tuple:
         """All arguments by position, defaults filled in."""
         if self.signature is None or (not kwargs and len(args) >= self.positions):

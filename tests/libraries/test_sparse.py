@@ -343,6 +343,21 @@ def test_jacobians_with_respect_to_sparse_arguments(m, jacobian):
     assert made.shape == (5, 5, 7)
 
 
+@pytest.mark.parametrize("form", ["bcoo", "bcsr", "coo", "csr", "csc"])
+@pytest.mark.parametrize("run", [fnx.jit, lambda f: f], ids=["jit", "eager"])
+def test_formats_of_what_is_made_from_nothing(form, run):
+    for m, k in (5, -2), (3, 1), (2, 0):
+        made = run(lambda m=m, k=k: sparse.eye(5, m, k, sparse_format=form))()
+        assert type(made).__name__ == form.upper()
+        close(made.todense(), np.eye(5, m, k))
+        assert made.nse == np.eye(5, m, k).sum()
+    none = run(lambda: sparse.empty((5, 3), nse=2, sparse_format=form))()
+    assert none.nse == 2
+    close(none.todense(), np.zeros((5, 3)))
+    with pytest.raises(ValueError, match="expected one of bcoo, bcsr, coo, csr, csc"):
+        sparse.eye(2, sparse_format="dia")
+
+
 def test_elements_that_lie_outside_are_in_no_sum():
     indices = np.array([[1, 0], [2, 2], [5, 4], [0, 4]])
     m = BCOO((np.array([1.0, 2.0, 100.0, 100.0]), indices), shape=(5, 4))
