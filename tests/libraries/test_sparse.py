@@ -353,6 +353,9 @@ def test_formats_of_what_is_made_from_nothing(form, run):
         assert made.nse == np.eye(5, m, k).sum()
     none = run(lambda: sparse.empty((5, 3), nse=2, sparse_format=form))()
     assert none.nse == 2
+    assert none.block_until_ready() is none
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(none)
     close(none.todense(), np.zeros((5, 3)))
     with pytest.raises(ValueError, match="expected one of bcoo, bcsr, coo, csr, csc"):
         sparse.eye(2, sparse_format="dia")
