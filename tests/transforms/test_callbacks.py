@@ -277,3 +277,11 @@ def test_side_effects_with_a_collective_in_a_branch_of_some_batch_elements_are_r
     f = fnx.vmap(lambda p, x: lax.cond(p, yes, lambda x: x, x), axis_name="i")
     with pytest.raises(NotImplementedError, match="side effects and a collective over 'i'"):
         f(jnp.array([True, False]), jnp.ones(2))
+
+
+@pytest.mark.parametrize("callback", [io_callback, fnx.pure_callback])
+def test_a_callback_in_a_linear_function_has_no_transpose(callback):
+    f = lambda x: callback(lambda v: v, fnx.ShapeDtypeStruct((), float), x)
+    with pytest.raises(NotImplementedError, match="_callback has no derivative") as found:
+        fnx.linear_transpose(f, 1.0)(1.0)
+    assert isinstance(found.value, ValueError)
