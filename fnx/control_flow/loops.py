@@ -130,7 +130,7 @@ def _scan_of_refs(
     loop: _Loop,
 ) -> tuple[Tree, Tree]:
     """A scan over the rows of mutable references, too, which the body may write."""
-    refs, others, joined = taken_out(xs, loop.what)
+    refs, others, joined = taken_out(xs, loop.what, rows=True)
     count = _length([r.value for r in refs], refs, length)
 
     def step(carry: Tree, x: tuple) -> Any:

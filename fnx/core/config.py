@@ -104,6 +104,12 @@ backend = Setting(
 debug_index = Setting(
     "debug_index", False, "raise IndexError where an index is out of bounds", calls=True
 )
+check_static_indices = Setting(
+    "check_static_indices",
+    False,
+    "raise IndexError where an integer known as Python's is out of bounds",
+    calls=True,
+)
 numpy_dtype_promotion = Setting(
     "numpy_dtype_promotion", "standard", "strict: raise where arrays of two dtypes meet", calls=True
 )
@@ -143,6 +149,7 @@ def of_traces() -> tuple:
         default_float32.value,
         numpy_dtype_promotion.value,
         numpy_rank_promotion.value,
+        check_static_indices.value,
         default_prng_impl.value,
         rank_0_consts.get(),
         checked_axes.get(),

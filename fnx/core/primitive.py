@@ -256,6 +256,8 @@ class Primitive:
     """Whether `impl` can do with small dtypes, although it does not only move elements."""
     effects = False
     """Whether it must run although nobody uses its results."""
+    acts = False
+    """Whether its effects are more than looking, so that only batch elements that come to it may run it."""
     cost = UNKNOWN
     """What an element of its result costs, for decisions on fusion and recomputation."""
     moves = False

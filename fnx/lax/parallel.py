@@ -8,7 +8,7 @@ import numpy as np
 from fnx import numpy as jnp
 from fnx.core.array import Array
 from fnx.core.config import checked_axes
-from fnx.core.dtypes import kind
+from fnx.core.dtypes import kind, to_inexact
 from fnx.core.errors import InvalidValue
 from fnx.interpreters import collectives as ops
 from fnx.interpreters.spmd import axis_size as _size_of
@@ -95,7 +95,7 @@ class _Group:
 
     def sum(self, v: Array) -> Array:
         rows, size = self.rows(v), self.of(self.sizes)
-        known = jnp.arange(rows.shape[0]).reshape((-1, *[1] * v.ndim)) < size
+        known = jnp.arange(rows.shape[0], dtype=size.dtype).reshape((-1, *[1] * v.ndim)) < size
         return jnp.sum(jnp.where(known, rows, jnp.zeros((), v.dtype)), 0, dtype=v.dtype)
 
 
@@ -181,7 +181,12 @@ def pmean(x: Tree, axis_name: Any, *, axis_index_groups: Any = None) -> Tree:
     """
     count = psum(1, axis_name, axis_index_groups=axis_index_groups)
     total = psum(x, axis_name, axis_index_groups=axis_index_groups)
-    return operations.tree_map(lambda v: v / count, total)
+
+    def share(v: Any) -> Any:
+        own = isinstance(count, Array) and isinstance(v, Array)  # groups of different sizes
+        return v / (convert(count, to_inexact(v.dtype)) if own else count)
+
+    return operations.tree_map(share, total)
 
 
 def _extremum(name: str, prim: Any, which: str, gives: str) -> Callable:

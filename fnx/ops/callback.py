@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
+from typing import Any
 
 import numpy as np
 
@@ -42,6 +43,10 @@ class Callback(Primitive):
     silent: bool = False
     multiple_results = True
 
+    @property
+    def acts(self) -> bool:  # type: ignore[override]
+        return self.effects and not self.silent
+
     def abstract(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
         return self.results
 
@@ -70,13 +75,19 @@ class Callback(Primitive):
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         if not self.silent:
-            raise of_both(
-                MissingRule,
-                ValueError,
-                f"a {self.name} has no derivative: fnx cannot look into the Python function. Wrap the call "
-                "in fnx.custom_jvp or fnx.custom_vjp with a rule, or in lax.stop_gradient.",
-            )
+            raise self._no_derivative()
         return self.apply(*primals), (None,) * len(self.results)
+
+    def transpose(self, cts: tuple, *args: Any) -> tuple:
+        raise self._no_derivative()
+
+    def _no_derivative(self) -> Exception:
+        return of_both(
+            MissingRule,
+            ValueError,
+            f"a {self.name} has no derivative: fnx cannot look into the Python function. Wrap the call "
+            "in fnx.custom_jvp or fnx.custom_vjp with a rule, or in lax.stop_gradient.",
+        )
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         method = self.vmap_method

@@ -11,6 +11,7 @@ from fnx.lowering import backends
 
 _OWN = {s.name: s for s in vars(_config).values() if isinstance(s, Setting)}
 _BY_JAX_NAME = {
+    "jax_check_static_indices": _config.check_static_indices,
     "jax_default_matmul_precision": _config.default_matmul_precision,
     "jax_disable_jit": _config.disable_jit,
     "jax_debug_infs": _config.debug_infs,

@@ -1,7 +1,6 @@
 """Derivative rules of the user's own: custom_jvp, custom_vjp, custom_gradient, closure_convert."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,8 @@ from fnx.interpreters.primitives.custom_derivatives import (
 from fnx.interpreters.trace import trace
 from fnx.ops.structure.basic import convert, zeros
 from fnx.pytree import operations
-from fnx.pytree.flatten_fun import flatten_arrays, name_of, signature_of, wraps
+from fnx.pytree.flatten_fun import flatten_arrays, name_of, wraps
+from fnx.transforms.custom_vmap import WithRule
 from fnx.transforms.mutable_refs import Ref, check_distinct
 from fnx.transforms.symbolic_zeros import (
     CustomVJPPrimal,
@@ -51,57 +51,6 @@ __all__ = [
 custom_jvp_call_p, custom_vjp_call_p = family(CustomJVP), family(CustomVJP)
 
 
-class _WithRule:
-    """What custom_jvp and custom_vjp have in common: a function, and arguments that are not traced."""
-
-    def __init__(
-        self,
-        fun: Callable,
-        nondiff_argnums: Sequence[int] = (),
-        nondiff_argnames: Sequence[str] = (),
-    ):
-        if not callable(fun):
-            raise TypeMismatch(f"a derivative rule needs a function, got {type(fun).__name__}")
-        wraps(fun)(self)
-        self.fun, self.signature = fun, signature_of(fun)
-        parameters = self.signature.parameters.values() if self.signature else ()
-        self.positions = sum(p.kind <= p.POSITIONAL_OR_KEYWORD for p in parameters)
-        numbers = (nondiff_argnums,) if isinstance(nondiff_argnums, int) else nondiff_argnums
-        names = list(self.signature.parameters) if self.signature and nondiff_argnames else []
-        self.nondiff_argnums = (*numbers, *(names.index(n) for n in nondiff_argnames))
-
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else partial(self, instance)
-
-    def positional(self, args: tuple, kwargs: dict) -> tuple:
-        """All arguments by position, defaults filled in."""
-        if self.signature is None or (not kwargs and len(args) >= self.positions):
-            return args
-        bound = self.signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        named = [
-            name for name in kwargs if name not in self.signature.parameters or name in bound.kwargs
-        ]
-        if named:
-            raise TypeMismatch(
-                f"{name_of(self.fun)} has a derivative rule and was called with the keyword-only arguments "
-                f"{', '.join(named)}; expected arguments that can be passed by position"
-            )
-        return bound.args
-
-    def split(self, args: tuple) -> tuple[tuple, tuple, Callable]:
-        """The static arguments, the others, and a function that puts them together again."""
-        count = len(args)
-        static = sorted(k % count for k in self.nondiff_argnums if -count <= k < count)
-        fixed = {k: args[k] for k in static}
-
-        def join(dynamic: Sequence) -> list:
-            rest = iter(dynamic)
-            return [fixed[k] if k in fixed else next(rest) for k in range(count)]
-
-        return tuple(fixed.values()), tuple(a for k, a in enumerate(args) if k not in fixed), join
-
-
 class _Results:
     """The structure of a function's results, known once it, or its rule, ran."""
 
@@ -119,7 +68,7 @@ class _Results:
         return len(self.avals)
 
 
-class custom_jvp(_WithRule):
+class custom_jvp(WithRule):
     """A function with a rule for its tangents, from which all its derivatives are made.
 
     `defjvp(rule)`, where `rule(primals, tangents)` gives result and tangent; arguments at
@@ -224,7 +173,7 @@ def _like(t: Any, aval: Any, what: str) -> Array | None:
     return convert(t, aval.dtype)
 
 
-class custom_vjp(_WithRule):
+class custom_vjp(WithRule):
     """A function with a rule for its cotangents, for reverse mode.
 
     `defvjp(fwd, bwd)`: `fwd(*args)` gives the result and any residuals, `bwd(residuals, ct)` a tuple

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from fnx.core import dtypes
 from fnx.core.array import Array, as_array
 from fnx.core.aval import ShapedArray
@@ -176,8 +178,10 @@ class _Views:
         return RefView(self._ref, index)
 
 
+@operations.register_pytree_node_class
 class RefView:
-    """A part of a Ref: `ref.at[1:3][0] = x` writes `ref[1]`.
+    """A part of a Ref: `ref.at[1:3][0] = x` writes `ref[1]`. It is a pytree of the Ref and of arrays
+    that index it.
 
     >>> ref = fnx.new_ref(jnp.zeros(3))
     >>> part = ref.at[1:]
@@ -188,6 +192,18 @@ class RefView:
 
     def __init__(self, ref: "Ref | RefView", index: Any):
         self._ref, self._index = ref, index
+
+    def tree_flatten(self) -> tuple[tuple, tuple]:
+        parts = self._index if isinstance(self._index, tuple) else (self._index,)
+        arrays = [isinstance(p, (Array, np.ndarray)) for p in parts]
+        fixed = [None if a else _hashable(p) for p, a in zip(parts, arrays)]
+        return (self._ref, *(p for p, a in zip(parts, arrays) if a)), (*zip(arrays, fixed),)
+
+    @classmethod
+    def tree_unflatten(cls, parts: tuple, children: tuple) -> "RefView":
+        ref, *arrays = children
+        its = iter(arrays)
+        return cls(ref, tuple([next(its) if a else _index_of(p) for a, p in parts]))
 
     aval = property(lambda self: self[...].aval)
     shape = property(lambda self: self.aval.shape)
@@ -208,6 +224,19 @@ class RefView:
     def set(self, x: Any) -> None:
         """Write the whole part."""
         self[...] = x
+
+
+def _hashable(p: Any) -> Any:
+    """A part of an index, as a treedef may hold it: slices have no hash."""
+    return (p.start, p.stop, p.step) if isinstance(p, slice) else p
+
+
+def _is_view(x: Any) -> bool:
+    return type(x) is RefView
+
+
+def _index_of(p: Any) -> Any:
+    return slice(*p) if type(p) is tuple else p
 
 
 def _check_owner(x: Array, place: Interpreter | None) -> None:
@@ -349,8 +378,18 @@ def check_distinct(refs: Sequence[Ref], what: str) -> None:
         )
 
 
-def taken_out(tree: Any, what: str) -> tuple[list[Ref], list, Callable[[Sequence, Sequence], Any]]:
-    """The Refs of a pytree, its other leaves, and what makes a tree of such two again."""
+def taken_out(
+    tree: Any, what: str, rows: bool = False
+) -> tuple[list[Ref], list, Callable[[Sequence, Sequence], Any]]:
+    """The Refs of a pytree, its other leaves, and what makes a tree of such two again.
+
+    Where a function gets `rows` of them, parts of Refs are refused.
+    """
+    if rows and any([isinstance(x, RefView) for x in operations.tree_leaves(tree, _is_view)]):
+        raise RefGiven(
+            f"{what} gets a part of a mutable reference, ref.at[...], along whose axes it would go; "
+            "expected the whole Ref, or the function to close over the part"
+        )
     leaves, treedef = operations.tree_flatten(tree)
     held = [type(x) is Ref for x in leaves]
     refs = [x for x, h in zip(leaves, held) if h]

@@ -110,7 +110,7 @@ def _map_refs(
 ) -> Any:
     """vmap of a function that gets mutable references: what they hold is an argument and a result."""
     what = f"vmap of {name_of(fun)}"
-    refs, others, joined = taken_out((args, kwargs), what)
+    refs, others, joined = taken_out((args, kwargs), what, rows=True)
     if not refs:
         raise RefGiven(f"a Ref was given to {what} where arrays are expected")
     axes = flatten_axes(in_axes, args, "vmap in_axes")

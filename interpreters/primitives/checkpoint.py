@@ -75,7 +75,9 @@ class Checkpoint(HigherOrder):
         return outs[:n], spread(parts.mask, touts)
 
     def saves(self, eqn: Eqn) -> bool:
-        """Whether the results of an equation are stored."""
+        """Whether the results of an equation are stored: of side effects always, which happen once."""
+        if eqn.prim.effects:
+            return True
         if self.policy is None:
             return False
         return bool(self.policy(eqn.prim, *[a.aval for a in eqn.inputs], **eqn.prim.params()))

@@ -27,7 +27,7 @@ from fnx.ops.elementwise.arithmetic import stop_gradient
 from fnx.ops.elementwise.select import clamp, eq
 from fnx.ops.structure.basic import scalar
 
-from .divergent import choose, guarded, may_part, one_by_one, worth_parting
+from .divergent import choose, guarded, may_part, must_part, one_by_one, worth_parting
 from .scan import Scan
 
 Mask = tuple[bool, ...]
@@ -115,7 +115,7 @@ class Cond(CondRecord):
             outs = self.with_branches(branches)(index, *operands)
             return outs, spread(mask, [0] * sum(mask))
         passed = _passed_on(self.branches, batched, operands)
-        if may_part(self, size) and worth_parting(self.branches):
+        if must_part(self, size) or (may_part(self, size) and worth_parting(self.branches)):
             values = [place_axis(size, index, axes[0], 0), *operands]
             outs = one_by_one(Scan, self, self.backend, size, values, (True, *batched))
             return _with_passed(outs, passed)

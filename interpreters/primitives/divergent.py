@@ -3,7 +3,8 @@
 A loop whose condition differs between batch elements becomes a `Scan` without carries, whose iterations
 are the batch elements: each runs its loop to its own end, and compilers may run several side by side. A
 branch on large values, too: only one side runs then. On small values both sides are computed and one is
-selected, which vectorises; but loops run only for the batch elements that go there (`guarded`).
+selected, which vectorises; but loops run only for the batch elements that go there (`guarded`). What
+acts on the world outside (`io_callback`) runs for those batch elements alone that come to it (`must_part`).
 """
 
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from fnx.core import dtypes, policy
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.axis_size import axis_name_of
+from fnx.core.errors import MissingRule
 from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr, made_once, subjaxprs
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Host
@@ -46,6 +48,26 @@ def may_part(prim: Primitive, size: int) -> bool:
     if axis_name_of(size) is not None and axis_name_of(size) in axis_names(prim):
         return False
     return not prim.effects and not any([_calls_host(j) for j in subjaxprs(prim)])
+
+
+def must_part(prim: Primitive, size: int) -> bool:
+    """Whether batch elements have to take it one after the other: it acts on what is outside of programs,
+    for those alone that come to it.
+    """
+    if not any([_acts(j) for j in subjaxprs(prim)]):
+        return False
+    if axis_name_of(size) is not None and axis_name_of(size) in axis_names(prim):
+        raise MissingRule(
+            f"vmap of a {prim.name} that batch elements take in different ways, with a function that has "
+            f"side effects and a collective over {axis_name_of(size)!r} in it. Expected: the call outside "
+            f"of the {prim.name}, or debug.callback, which all batch elements call."
+        )
+    return True
+
+
+@made_once
+def _acts(jaxpr: Jaxpr) -> bool:
+    return any(e.prim.acts or any(map(_acts, subjaxprs(e.prim))) for e in jaxpr.eqns)
 
 
 @made_once
@@ -98,7 +120,7 @@ def _one_element(prim: Primitive, avals: Sequence, batched: Mask) -> Jaxpr:
 
 def batch_of_counts(scan: ScanRecord, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
     """A scan whose batch elements have numbers of iterations of their own."""
-    if not may_part(scan, size):
+    if not must_part(scan, size) and not may_part(scan, size):
         rows = Iota(0, args[0].dtype, (scan.length,))()
         return _masked(scan).batch(size, (*args, rows), (*axes, None))
     batched = given(axes)

@@ -34,7 +34,7 @@ from fnx.interpreters.trace import trace_closed
 from fnx.ops.base.broadcast import typed_zeros
 from fnx.ops.reduction.reduction import ReduceOr
 
-from .divergent import choose, may_part, one_by_one
+from .divergent import choose, may_part, must_part, one_by_one
 from .scan import Scan
 
 Mask = tuple[bool, ...]
@@ -164,7 +164,7 @@ class While(WhileRecord):
             carry = more
         mask = (*c, *b, *carry)
         place = [place_axis(size, x, k, 0 if m else None) for x, k, m in zip(args, axes, mask)]
-        if pred and may_part(self, size):
+        if pred and (must_part(self, size) or may_part(self, size)):
             outs = one_by_one(Scan, self, self.backend, size, place, mask)
             rest = self.parts(place)[2]
             outs = [y if m else x for x, y, m in zip(rest, outs, carry)]

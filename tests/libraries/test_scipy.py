@@ -374,3 +374,12 @@ def test_ranks_of_rows_with_nan(method):
     for axis in (None, 0, 1):
         expected = scipy.stats.rankdata(x, method, axis=axis)
         np.testing.assert_array_equal(fnx.scipy.stats.rankdata(x, method, axis=axis), expected)
+
+
+@pytest.mark.parametrize("run", [fnx.jit, lambda f: f], ids=["jit", "eager"])
+def test_complex_numbers_of_a_tridiagonal_matrix_are_above_its_diagonal(run):
+    rng = np.random.default_rng(0)
+    d, e = rng.normal(size=4), rng.normal(size=3) + 1j * rng.normal(size=3)
+    m = np.diag(d) + np.diag(e, 1) + np.diag(e.conj(), -1)
+    w, v = run(fnx.scipy.linalg.eigh_tridiagonal)(d + 2j, e)
+    np.testing.assert_allclose(m @ v, v * w, atol=1e-12)

@@ -310,6 +310,57 @@ def test_gradients_of_sparse_arguments():
         close(fnx.jit(sparse.grad(loss))(tree, V)["m"].data, slope["m"].data)
 
 
+def _times(m):
+    """How often each element is stored: each of its parts has the slope."""
+    ones = type(m).tree_unflatten(
+        m.tree_flatten()[1], (jnp.ones_like(m.data), *m.tree_flatten()[0][1:])
+    )
+    return np.asarray(ones.todense())
+
+
+@pytest.mark.parametrize("jacobian", [sparse.jacfwd, sparse.jacrev])
+@each
+def test_jacobians_with_respect_to_sparse_arguments(m, jacobian):
+    def f(tree, v):
+        y = tree["m"] @ v + tree["b"]
+        return {"y": y**2, "total": [y.sum()]}
+
+    b = RNG.normal(size=5)
+    given = {"m": m, "b": b}
+    slopes = fnx.jit(jacobian(f, (0, 1)))(given, V)
+    of_tree, of_v = slopes["y"]
+    stored = np.asarray(m.todense() != 0)
+    expected = np.einsum("i,ij,k->ijk", 2 * (D @ V + b), np.eye(5), V) * stored
+    assert of_tree["m"].shape == (5, 5, 7)
+    close(of_tree["m"].todense() * stored, expected * _times(m))
+    close(of_tree["b"], np.diag(2 * (D @ V + b)))
+    close(of_v, 2 * (D @ V + b)[:, None] * D)
+    total = slopes["total"][0][0]["m"]
+    assert type(total) is type(m)
+    close(total.todense() * stored, np.tile(V, (5, 1)) * stored * _times(m))
+    made, aux = jacobian(lambda m: (m @ V, 3), has_aux=True)(m)
+    assert aux == 3
+    assert made.shape == (5, 5, 7)
+
+
+@pytest.mark.parametrize("form", ["bcoo", "bcsr", "coo", "csr", "csc"])
+@pytest.mark.parametrize("run", [fnx.jit, lambda f: f], ids=["jit", "eager"])
+def test_formats_of_what_is_made_from_nothing(form, run):
+    for m, k in (5, -2), (3, 1), (2, 0):
+        made = run(lambda m=m, k=k: sparse.eye(5, m, k, sparse_format=form))()
+        assert type(made).__name__ == form.upper()
+        close(made.todense(), np.eye(5, m, k))
+        assert made.nse == np.eye(5, m, k).sum()
+    none = run(lambda: sparse.empty((5, 3), nse=2, sparse_format=form))()
+    assert none.nse == 2
+    assert none.block_until_ready() is none
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(none)
+    close(none.todense(), np.zeros((5, 3)))
+    with pytest.raises(ValueError, match="expected one of bcoo, bcsr, coo, csr, csc"):
+        sparse.eye(2, sparse_format="dia")
+
+
 def test_elements_that_lie_outside_are_in_no_sum():
     indices = np.array([[1, 0], [2, 2], [5, 4], [0, 4]])
     m = BCOO((np.array([1.0, 2.0, 100.0, 100.0]), indices), shape=(5, 4))

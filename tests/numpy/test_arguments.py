@@ -133,6 +133,7 @@ def test_functions_take_what_is_like_an_array():
     assert jnp.tril_indices_from(m)[0].shape == jnp.triu_indices_from(m)[0].shape == (6,)
     same(jnp.roll(m, k, 0), np.roll(np.eye(3), 1, 0))
     same(jnp.insert(m, k, 5.0, axis=0), np.insert(np.eye(3), 1, 5.0, axis=0))
+    same(jnp.delete(m, k, axis=0), np.delete(np.eye(3), 1, axis=0))
     assert jnp.iscomplexobj(Wrapped(1j))
     assert not jnp.iscomplexobj(m)
     assert jnp.isscalar(k)

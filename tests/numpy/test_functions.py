@@ -68,7 +68,7 @@ m.take(a(A), a(i), axis=1) | m.take(a(A), 2) | m.take_along_axis(a(A), m.argsort
 m.choose(a(i), [a(V[:3]), a(V[2:]), a(V[1:4])])
 m.compress(np.array([True, False, True]), a(A), axis=0) | m.extract(a(K), a(A))
 m.insert(a(V), 2, 9.0) | m.insert(a(A), 1, a(V[:4]), axis=0)
-m.insert(a(V), np.array([1, 3]), np.array([7.0, 8.0])) | m.delete(a(V), 2)
+m.insert(a(V), np.array([1, 3]), np.array([7.0, 8.0])) | m.delete(a(V), 2) | m.delete(a(V), [])
 m.delete(a(A), np.array([0, 2]), axis=1) | m.unravel_index(a(np.array([5, 7])), (3, 4))
 m.trim_zeros(a(np.array([0, 1.0, 0])))
 m.ravel_multi_index((a(np.array([1, 2])), a(np.array([0, 3]))), (3, 4)) | m.packbits(a(K))

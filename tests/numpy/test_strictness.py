@@ -330,3 +330,14 @@ def test_products_of_two_dtypes_in_a_third():
     assert [s.dtype.name for s in slopes] == ["float32", "float64"]
     with pytest.raises(TypeError):
         lax.mul(np.ones(3, "float32"), y)
+
+
+@pytest.mark.parametrize("collective", [lax.psum, lax.pmean, lax.pmax])
+def test_groups_of_different_sizes_under_strict_promotion(collective):
+    f = lambda x: collective(x, "i", axis_index_groups=[[0, 1], [2, 3, 4]])
+    x = jnp.arange(5, dtype="float32")
+    with fnx.numpy_dtype_promotion("strict"):
+        out = fnx.vmap(f, axis_name="i")(x)
+    assert out.dtype == np.float32
+    of = {lax.psum: np.sum, lax.pmean: np.mean, lax.pmax: np.max}[collective]
+    np.testing.assert_allclose(out, [of([0, 1])] * 2 + [of([2, 3, 4])] * 3)

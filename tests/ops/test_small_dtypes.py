@@ -242,3 +242,23 @@ def test_products_and_convolutions_of_small_dtypes_in_a_wider_one(dtype, wanted)
     np.testing.assert_array_equal(
         fnx.jit(convolve)(z), convolve(z.astype("float64")).astype(wanted)
     )
+
+
+@pytest.mark.parametrize("run", [fnx.jit, lambda f: f], ids=["jit", "eager"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("fold", [lax.cumsum, lax.cumprod, lax.cumlogsumexp])
+def test_partial_results_are_accumulated_in_float32(fold, dtype, run):
+    """In 8 or 11 bits a sum of ones would stay at 256 or 2048."""
+    x = jnp.ones(3000, dtype) if fold is lax.cumsum else jnp.linspace(0.99, 1.01, 3000, dtype=dtype)
+    for reverse in (False, True):
+        out = run(lambda x, r=reverse: fold(x, reverse=r))(x)
+        expected = fold(x.astype("float32"), reverse=reverse).astype(dtype)
+        np.testing.assert_array_equal(*(np.asarray(v, "float32") for v in (out, expected)))
+
+
+@pytest.mark.parametrize("run", [fnx.jit, lambda f: f], ids=["jit", "eager"])
+def test_tangents_of_partial_results_are_accumulated_in_float32(run):
+    x, t = jnp.ones(3000, "bfloat16"), jnp.ones(3000, "bfloat16")
+    _, tangents = run(lambda x, t: fnx.jvp(jnp.cumprod, (x,), (t,)))(x, t)
+    assert tangents.dtype == x.dtype
+    np.testing.assert_allclose(np.asarray(tangents, "float32"), np.arange(1, 3001), rtol=4e-3)

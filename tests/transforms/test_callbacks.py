@@ -213,3 +213,75 @@ def test_options_of_prints_and_callbacks_may_come_first(capsys):
     with pytest.raises(ValueError, match="does not use"):
         fnx.debug.print(ordered=True)("a", a=1)
     fnx.debug.print(skip_format_check=True)
+
+
+def _branch(p, x, act):
+    def yes(x):
+        act("yes", x)
+        return x
+
+    def no(x):
+        act("no", x)
+        return -x
+
+    return lax.cond(p, yes, fnx.jit(no), x)
+
+
+def _loop(n, x, act):
+    def body(c):
+        act("round", c[1])
+        return c[0] + 1, c[1] * 10
+
+    return lax.while_loop(lambda c: c[0] < n, body, (0, x))[1]
+
+
+def _counted(n, x, act):
+    def body(_, x):
+        act("round", x)
+        return x * 10
+
+    return lax.fori_loop(0, n, body, x)
+
+
+DIVERGENT = {
+    "cond": (_branch, [True, False, True], [("yes", 0), ("no", 1), ("yes", 2)]),
+    "while": (_loop, [2, 0, 1], [("round", 0), ("round", 0), ("round", 2)]),
+    "fori": (_counted, [2, 0, 1], [("round", 0), ("round", 0), ("round", 2)]),
+}
+
+
+@pytest.mark.parametrize("jit", [fnx.jit, lambda f: f])
+@pytest.mark.parametrize("name", DIVERGENT)
+def test_side_effects_are_those_of_batch_elements_that_come_to_them(name, jit):
+    fun, ways, expected = DIVERGENT[name]
+    log = []
+
+    def act(word, x):
+        io_callback(lambda v: log.append((word, int(v))), None, x)
+
+    each = fnx.vmap(lambda way, x: fun(way, x, act))
+    ways, xs = jnp.array(ways), jnp.arange(3.0)
+    out = jit(each)(ways, xs)
+    assert log == expected
+    assert [float(v) for v in out] == [float(fun(w, x, lambda *_: None)) for w, x in zip(ways, xs)]
+    log.clear()
+    jit(fnx.vmap(each, (None, 0)))(ways, jnp.stack([xs, xs]))
+    assert log == expected * 2
+
+
+def test_side_effects_with_a_collective_in_a_branch_of_some_batch_elements_are_refused():
+    def yes(x):
+        io_callback(lambda v: None, None, x)
+        return lax.psum(x, "i")
+
+    f = fnx.vmap(lambda p, x: lax.cond(p, yes, lambda x: x, x), axis_name="i")
+    with pytest.raises(NotImplementedError, match="side effects and a collective over 'i'"):
+        f(jnp.array([True, False]), jnp.ones(2))
+
+
+@pytest.mark.parametrize("callback", [io_callback, fnx.pure_callback])
+def test_a_callback_in_a_linear_function_has_no_transpose(callback):
+    f = lambda x: callback(lambda v: v, fnx.ShapeDtypeStruct((), float), x)
+    with pytest.raises(NotImplementedError, match="_callback has no derivative") as found:
+        fnx.linear_transpose(f, 1.0)(1.0)
+    assert isinstance(found.value, ValueError)

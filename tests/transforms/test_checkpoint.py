@@ -1,5 +1,6 @@
 """Checkpoint: what is computed again, what is kept, under all transformations."""
 
+import itertools
 import re
 
 import numpy as np
@@ -7,10 +8,11 @@ import pytest
 from loop_checks import total
 
 import fnx
-import fnx.numpy as jnp
 from fnx import ad_checkpoint
 from fnx import control_flow as lax
+from fnx import numpy as jnp
 from fnx.core.jaxpr import check_jaxpr
+from fnx.experimental import io_callback
 from fnx.interpreters.passes.simplify import simplify
 from fnx.ops.elementwise.arithmetic import cos, exp, sin, tanh
 from fnx.ops.linalg.contraction import DotGeneral
@@ -135,3 +137,21 @@ def test_print_saved_residuals(capsys):
     policy = fnx.checkpoint_policies.save_only_these_names("wave")
     found = printed(fnx.checkpoint(f, policy=policy))
     assert found == [*given, "f64[] from the argument scale", "f64[] named 'wave' (f)"]
+
+
+@pytest.mark.parametrize("jit", [fnx.jit, lambda f: f])
+def test_what_a_function_with_side_effects_gave_is_kept(jit):
+    """Another reading of a clock would make a derivative of another function."""
+    readings = itertools.count(1)
+
+    def read(_):
+        return np.float64(next(readings))
+
+    @fnx.checkpoint
+    def f(x):
+        return jnp.sin(x) * io_callback(read, fnx.ShapeDtypeStruct((), float), 0.0)
+
+    value, slope = jit(fnx.value_and_grad(f))(1.0)
+    assert next(readings) == 2
+    assert float(value) == pytest.approx(np.sin(1.0))
+    assert float(slope) == pytest.approx(np.cos(1.0))

@@ -256,3 +256,49 @@ def test_methods_of_refs_take_places():
     total = fnx.new_ref(jnp.zeros((2, 2)))
     fnx.vmap(lambda r, x: r.addupdate(x))(total, jnp.arange(2.0))
     assert total[...].tolist() == [[0.0, 0.0], [1.0, 1.0]]
+
+
+def _tenfold(part):
+    part[1:3] = part[1:3] * 10
+    return part[...].sum()
+
+
+GIVEN_TO = {
+    "jit": fnx.jit,
+    "checkpoint": fnx.checkpoint,
+    "cond": lambda f: lambda part: lax.cond(jnp.array(True), f, f, part),
+    "jit of switch": lambda f: fnx.jit(lambda part: lax.switch(1, [f, f], part)),
+}
+
+
+@pytest.mark.parametrize("name", GIVEN_TO)
+def test_parts_of_references_are_arguments(name):
+    ref = fnx.new_ref(jnp.arange(12.0).reshape(3, 4))
+    assert float(GIVEN_TO[name](_tenfold)(ref.at[1:].at[0])) == 4 + 50 + 60 + 7
+    assert ref[...].tolist() == [[0, 1, 2, 3], [4, 50, 60, 7], [8, 9, 10, 11]]
+
+
+def test_parts_that_arrays_name_are_arguments():
+    ref = fnx.new_ref(jnp.zeros((3, 4)))
+    traced = []
+
+    @fnx.jit
+    def add(part):
+        traced.append(part.shape)
+        part[...] += 1.0
+
+    add(ref.at[jnp.array([0, 2])])
+    add(ref.at[np.array([1, 2])])
+    add(ref.at[1, ::2])
+    add(ref.at[1, ::2])
+    assert ref[...].tolist() == [[1, 1, 1, 1], [2 + 1, 1, 2 + 1, 1], [2, 2, 2, 2]]
+    assert traced == [(2, 4), (2,)]
+
+
+@pytest.mark.parametrize(
+    "over", [fnx.vmap, lambda f: lambda p: lax.scan(lambda c, p: f(p), 0.0, p)]
+)
+def test_what_goes_along_axes_takes_no_part_of_a_reference(over):
+    ref = fnx.new_ref(jnp.zeros((3, 4)))
+    with pytest.raises(TypeError, match="a part of a mutable reference"):
+        over(lambda part: (part[0], part[0]))(ref.at[1:])

@@ -77,6 +77,34 @@ def test_ranks_that_do_not_broadcast():
     assert add(x, m).shape == (2, 3)
 
 
+OUTSIDE = {
+    "first": (3, "index 3 is out of bounds for axis 0 of size 2; expected -2 to 1"),
+    "negative": (np.index_exp[..., -6], "index -6 is out of bounds for axis 2 of size 5"),
+    "with a new axis": (np.index_exp[None, :, np.int32(3)], "index 3 is .* axis 1 of size 3"),
+    "with arrays": (np.index_exp[np.arange(3), 6, None], "index 6 is .* axis 1 of size 3"),
+}
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_integers_out_of_bounds_are_refused_where_that_is_asked_for(name):
+    index, message = OUTSIDE[name]
+    x = jnp.ones((2, 3, 5))
+    read = fnx.jit(lambda x: x[index])
+    ways = [lambda x: x[index], read, lambda x: x.at[index].get()]
+    ways.append(lambda x: x.at[index].get(mode="promise_in_bounds"))
+    before = [f(x).shape for f in ways]
+    fnx.config.update("jax_check_static_indices", True)
+    try:
+        for f in ways:
+            with pytest.raises(IndexError, match=message):
+                f(x)
+        assert x[1, -3, 4] == 1.0
+        assert x.at[index].get(mode="clip").shape == before[0]
+    finally:
+        fnx.config.update("jax_check_static_indices", False)
+    assert [f(x).shape for f in ways] == before
+
+
 def test_ranks_do_not_broadcast_once_arrays_lie_on_a_mesh_either():
     with fnx.core.config.num_devices(2):
         fnx.device_put(jnp.ones(2), fnx.NamedSharding(fnx.make_mesh((2,), ("x",)), fnx.P("x")))

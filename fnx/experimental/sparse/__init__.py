@@ -23,6 +23,9 @@ from fnx.experimental.sparse.csr import csr_matmat as csr_matmat
 from fnx.experimental.sparse.csr import csr_matvec as csr_matvec
 from fnx.experimental.sparse.csr import csr_todense as csr_todense
 from fnx.experimental.sparse.derivatives import grad as grad
+from fnx.experimental.sparse.derivatives import jacfwd as jacfwd
+from fnx.experimental.sparse.derivatives import jacobian as jacobian
+from fnx.experimental.sparse.derivatives import jacrev as jacrev
 from fnx.experimental.sparse.derivatives import value_and_grad as value_and_grad
 from fnx.experimental.sparse.functions import bcoo_broadcast_in_dim as bcoo_broadcast_in_dim
 from fnx.experimental.sparse.functions import bcoo_concatenate as bcoo_concatenate

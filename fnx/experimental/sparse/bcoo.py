@@ -34,6 +34,13 @@ class JAXSparse:
     n_batch = n_dense = 0
     __array_ufunc__ = None  # NumPy's arrays leave operators to this one
     n_sparse = property(lambda self: len(self.shape))
+    __hash__ = None  # type: ignore[assignment]  # as arrays, which it holds
+
+    def block_until_ready(self) -> Any:
+        """The array itself, once its numbers are there."""
+        for x in operations.tree_leaves(self):
+            x.block_until_ready()
+        return self
 
     def todense(self) -> Array:
         """The dense array."""

@@ -9,6 +9,8 @@ from fnx import numpy, random
 from fnx.core.errors import InvalidValue
 from fnx.experimental.sparse.bcoo import BCOO
 from fnx.experimental.sparse.bcsr import BCSR
+from fnx.experimental.sparse.coo import COO
+from fnx.experimental.sparse.csr import CSC, CSR
 
 jnp: Any = numpy  # arrays get their methods when it is imported, which type checkers do not see
 
@@ -18,14 +20,17 @@ def empty(
     dtype: Any = None,
     index_dtype: Any = np.int32,
     sparse_format: str = "bcoo",
+    nse: int = 0,
 ) -> Any:
-    """A sparse array of zeros: it stores nothing.
+    """A sparse array of zeros, with places for `nse` elements, in one of the formats "bcoo", "bcsr",
+    "coo", "csr" and "csc".
 
     >>> from fnx.experimental import sparse
     >>> sparse.empty((2, 3)).nse
     0
     """
-    found = BCOO((jnp.zeros(0, dtype), jnp.zeros((0, len(shape)), index_dtype)), shape=shape)
+    outside = jnp.tile(jnp.asarray(tuple(shape), index_dtype), (nse, 1))
+    found = BCOO((jnp.zeros(nse, dtype), outside), shape=shape)
     return _as_format(found, sparse_format)
 
 
@@ -33,7 +38,7 @@ def eye(
     N: int, M: int | None = None, k: int = 0, dtype: Any = None, index_dtype: Any = np.int32,
     sparse_format: str = "bcoo",
 ) -> Any:  # fmt: skip
-    """Ones along a diagonal.
+    """Ones along a diagonal; the formats are those of `empty`.
 
     >>> from fnx.experimental import sparse
     >>> sparse.eye(2).todense()
@@ -50,10 +55,17 @@ def eye(
     return _as_format(found, sparse_format)
 
 
+_FORMATS = {"bcsr": BCSR, "coo": COO, "csr": CSR, "csc": CSC}
+
+
 def _as_format(m: BCOO, sparse_format: str) -> Any:
-    if sparse_format not in ("bcoo", "bcsr"):
-        raise InvalidValue(f"sparse_format={sparse_format!r}; expected 'bcoo' or 'bcsr'")
-    return m if sparse_format == "bcoo" else BCSR.from_bcoo(m)
+    if sparse_format == "bcoo":
+        return m
+    if sparse_format not in _FORMATS:
+        raise InvalidValue(
+            f"sparse_format={sparse_format!r}; expected one of bcoo, {', '.join(_FORMATS)}"
+        )
+    return _FORMATS[sparse_format].from_bcoo(m)
 
 
 def random_bcoo(

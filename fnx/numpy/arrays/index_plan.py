@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fnx.core import dtypes
+from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray, any_placed, as_array
 from fnx.core.buffer import on_host
 from fnx.core.errors import (
@@ -72,6 +72,20 @@ def plan(shape: Shape, index: Any) -> Plan:
     before, after = parts[:at], parts[at + 1 :]
     apart = bool(dots) and not whole and _picks(before) and _picks(after)
     return _place(shape, [*before, *whole, *after], apart)
+
+
+def inside(p: Plan) -> Plan:
+    """The plan; raises for an integer out of bounds, with the setting `check_static_indices`."""
+    if config.check_static_indices.value:
+        for k, (e, n) in enumerate(zip(p.entries, p.shape)):
+            if type(e) is int and not 0 <= e < n:
+                axis = k - sum([a < k for a in p.new_axes])
+                raise BadIndex(
+                    f"the index {e if e >= n else e - n} is out of bounds for axis {axis} of size {n}; "
+                    f"expected {-n} to {n - 1}. Without the setting check_static_indices the nearest "
+                    "element is read"
+                )
+    return p
 
 
 def before_the_first(shape: Shape, index: Any) -> Any:

@@ -11,7 +11,7 @@ from fnx.core.errors import FnxError, hide_frames
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import current, evaluate
 from fnx.core.source import brief
-from fnx.numpy.arrays.index_plan import BadIndex, BadIndexType, Plan, plan
+from fnx.numpy.arrays.index_plan import BadIndex, BadIndexType, Plan, inside, plan
 from fnx.numpy.arrays.util import INT, Shape, common_shape
 from fnx.ops.base.broadcast import broadcast_to, insert_axes, scalar
 from fnx.ops.base.permute import Reshape, Rev, Squeeze
@@ -49,7 +49,7 @@ def getitem(x: Array, index: Any) -> Array:
             return found
     try:
         refuse_lists(index)
-        return read(x, plan(x.shape, index))
+        return read(x, inside(plan(x.shape, index)))
     except FnxError as error:
         hide_frames(error)
         raise

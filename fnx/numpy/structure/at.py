@@ -13,7 +13,7 @@ from fnx.core.source import brief, indexing_by, warn_user
 from fnx.interpreters.variation import like
 from fnx.numpy.arrays import indexing
 from fnx.numpy.arrays.creation import asarray
-from fnx.numpy.arrays.index_plan import Plan, before_the_first, plan
+from fnx.numpy.arrays.index_plan import Plan, before_the_first, inside, plan
 from fnx.numpy.arrays.indexing import box_of, index_vectors, windows
 from fnx.numpy.arrays.util import (
     PYTHON,
@@ -119,6 +119,7 @@ class AtIndex:
             return indexing.getitem(x, index)
         flags = (indices_are_sorted, unique_indices)
         made, how = plan(x.shape, index), GatherScatterMode.from_any(mode)
+        made = inside(made) if how == GatherScatterMode.PROMISE_IN_BOUNDS else made
         with indexing_by(mode):
             return indexing.read(x, made, how, fill_value, flags)
 

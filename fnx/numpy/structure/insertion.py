@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core import dtypes
-from fnx.core.array import Array
+from fnx.core.array import Array, as_array
 from fnx.core.errors import ConcretizationTypeError, InvalidValue
 from fnx.core.interpreter import Tracer
 from fnx.numpy.arrays.creation import array
@@ -92,8 +92,14 @@ def delete(arr, obj, axis=None, *, assume_unique_indices=False):
     if isinstance(obj, Tracer) and assume_unique_indices:
         return _delete_traced(x, ravel(obj), k)
     keep = np.ones(x.shape[k], bool)
-    keep[obj if isinstance(obj, slice) else np.asarray(obj)] = False
+    keep[obj if isinstance(obj, slice) else _known(obj)] = False
     return take_static(x, np.nonzero(keep)[0], k)
+
+
+def _known(obj: Any) -> np.ndarray:
+    """Positions that are known, as NumPy indexes by them."""
+    at = np.asarray(as_array(obj) if hasattr(obj, "__jax_array__") else obj)
+    return at if at.size else at.astype(np.int64)
 
 
 def _delete_traced(x: Array, at: Array, axis: int) -> Array:

@@ -1,4 +1,4 @@
-"""Reductions of floats of 16 bits and fewer as compiled: accumulated in float32."""
+"""Reductions of floats of 16 bits and fewer, accumulated in float32."""
 
 import numpy as np
 
@@ -15,6 +15,11 @@ from fnx.ops.base.sharding_rule import Factors, axis_by_axis
 NARROW = {"float16": np.dtype(np.float16), "bfloat16": dtypes.bfloat16}
 SMALL = {n: dtypes.of_name(n) for n, wide in dtypes.COMPUTED.items() if wide == "float32"}
 NARROW |= SMALL
+
+
+def accumulator(dtype: np.dtype) -> np.dtype:
+    """What partial results are in."""
+    return np.dtype(np.float32) if dtypes.NAME[dtype] in NARROW else dtype
 
 
 @dataclass(frozen=True)
@@ -40,8 +45,9 @@ class Cast(Primitive):
         return Point(lambda *ix: expr.cast(x(*ix), dtypes.NAME[self.dtype]))
 
 
-def through_float32(prim: Primitive, x: Operand) -> Recipe:
-    """`prim` of a narrow operand, computed in float32."""
-    p = Program((ShapedArray(x.shape, NARROW[x.dtype]),))
-    wide = p(prim, p(Cast(dtypes.float32), p.inputs[0]))
-    return Call(p.jaxpr(prim.name, p(Cast(NARROW[x.dtype]), wide)))
+def through_float32(prim: Primitive, *xs: Operand) -> Recipe:
+    """`prim` of narrow operands of one dtype, computed in float32."""
+    dtype = NARROW[xs[0].dtype]
+    p = Program(tuple([ShapedArray(x.shape, dtype) for x in xs]))
+    wide = p(prim, *[p(Cast(dtypes.float32), v) for v in p.inputs])
+    return Call(p.jaxpr(prim.name, p(Cast(dtype), wide)))

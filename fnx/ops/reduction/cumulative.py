@@ -50,6 +50,8 @@ _ACCEPTS = {
     "cumlogsumexp": FLOAT,
 }
 
+_EXACT = ("cummax", "cummin")  # whose results are elements
+
 
 def _combine(kind: str, a: expr.Expr, b: expr.Expr) -> expr.Expr:
     if kind == "cumlogsumexp":
@@ -127,9 +129,10 @@ class Cumulative(Primitive):
 
     def impl(self, x: np.ndarray) -> Any:  # type: ignore[override]
         ufunc, axis = _UFUNC[self.name], self.axis
+        wide = x.dtype if self.name in _EXACT else float32_accumulation.accumulator(x.dtype)
         if not self.reverse:
-            return ufunc.accumulate(x, axis, x.dtype)
-        return np.flip(ufunc.accumulate(np.flip(x, axis), axis, x.dtype), axis).copy()
+            return ufunc.accumulate(x, axis, wide).astype(x.dtype, copy=False)
+        return np.flip(ufunc.accumulate(np.flip(x, axis), axis, wide), axis).astype(x.dtype)
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         (x,), (t,) = primals, tangents
@@ -181,7 +184,8 @@ class Cumulative(Primitive):
         return [grid.part(_COMBINE[self.name](before, local), x.shape, x.cut)]
 
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
-        if x.dtype in float32_accumulation.SMALL:
+        narrow = float32_accumulation.SMALL if self.name in _EXACT else float32_accumulation.NARROW
+        if x.dtype in narrow:
             return float32_accumulation.through_float32(self, x)
         return recipe.Cumulative(
             x.shape,
@@ -224,14 +228,14 @@ class Recurrence(Primitive):
         return (ShapedArray(a.shape, a.dtype, a.weak_type and b.weak_type),)
 
     def impl(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:  # type: ignore[override]
-        out = np.empty_like(b)
+        out = np.empty(b.shape, float32_accumulation.accumulator(b.dtype))
         rows, factors, terms = (np.moveaxis(v, self.axis, 0) for v in (out, a, b))
         steps = range(len(rows))
         last = None
         for k in reversed(steps) if self.reverse else steps:
             rows[k] = terms[k] if last is None else factors[k] * last + terms[k]
             last = rows[k]
-        return out
+        return out.astype(b.dtype, copy=False)
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         (a, _), (ta, tb) = primals, tangents
@@ -275,6 +279,8 @@ class Recurrence(Primitive):
         return [grid.part(add(local, more), b.shape, b.cut)]
 
     def lower(self, a: Operand, b: Operand) -> Recipe:  # type: ignore[override]
+        if b.dtype in float32_accumulation.NARROW:
+            return float32_accumulation.through_float32(self, a, b)
         zero = expr.const(0, b.dtype)
         shape: Shape = b.shape
         return recipe.Cumulative(

@@ -183,6 +183,7 @@ def eigh_tridiagonal(
 ):
     """Eigenvalues, and eigenvectors in columns, of a symmetric tridiagonal matrix, from its diagonals.
 
+    Complex numbers `e` are above the diagonal, their conjugates below; `d` are real, or taken to be.
     ShapeError for other shapes than (n,) and (n - 1,); NotImplementedError for `select` by values.
 
     >>> d, e = jnp.array([2.0, 2.0]), jnp.array([1.0])
@@ -198,7 +199,7 @@ def eigh_tridiagonal(
         raise ShapeError(
             f"eigh_tridiagonal of shapes {d.shape} and {e.shape}; expected (n,), (n - 1,)"
         )
-    off = creation.zeros((n, n), e.dtype).at[np.arange(1, n), np.arange(n - 1)].set(e)
+    off = creation.zeros((n, n), e.dtype).at[np.arange(n - 1), np.arange(1, n)].set(e)
     full = off + off.T.conj() + d[:, None] * np.eye(n, dtype=d.dtype)
     part = slice(None) if select == "a" else slice(select_range[0], select_range[1] + 1)
     if eigvals_only:

@@ -115,3 +115,63 @@ def test_rules_that_do_not_fit_are_told():
     f.def_vmap(lambda size, batched, x: ((x[:2], x), (True, True)))
     with pytest.raises(TypeError, match="both must agree"):
         fnx.vmap(fnx.jit(f))(XS)
+
+
+def _scaled():
+    @custom_vmap
+    def f(x, y=2.0, *, z=1.0):
+        return x * y * z
+
+    @f.def_vmap
+    def rule(size, batched, x, y):
+        return x * y, True
+
+    return f
+
+
+def test_arguments_are_those_of_the_function():
+    f = _scaled()
+    assert f(3.0) == 6.0
+    assert fnx.vmap(f)(XS).tolist() == [0.0, 2.0, 4.0]
+    with pytest.raises(TypeError, match="keyword-only arguments z; expected arguments that can be"):
+        f(3.0, 2.0, z=5.0)
+    with pytest.raises(TypeError, match="missing a required argument: 'x'"):
+        f()
+
+
+def test_a_rule_gives_what_the_function_gives():
+    f = custom_vmap(lambda x: x)
+    f.def_vmap(lambda size, batched, x: ([x], [True]))
+    with pytest.raises(ValueError, match=r"the rule of .* gives .*; the function itself gives"):
+        fnx.vmap(f)(XS)
+
+
+def test_rules_of_methods():
+    class Lens:
+        power = 3.0
+
+        @custom_vmap
+        def focus(self, x):
+            return x / self.power
+
+        @focus.def_vmap
+        def rule(size, batched, self, x):
+            return x * self.power, True
+
+    fnx.tree_util.register_static(Lens)
+    assert fnx.vmap(Lens().focus)(XS).tolist() == [0.0, 3.0, 6.0]
+
+
+@pytest.mark.parametrize("jit", [fnx.jit, lambda f: f])
+@pytest.mark.parametrize("outside", ["vmap", "derivative"])
+def test_one_function_with_rules_for_vmap_and_for_derivatives(outside, jit):
+    wraps = [custom_vmap, fnx.custom_vjp]
+    f = jnp.sin
+    for wrap in wraps if outside == "derivative" else wraps[::-1]:
+        f = wrap(f)
+    f.def_vmap(lambda size, batched, x: (jnp.cos(x), True))
+    f.defvjp(lambda x: (jnp.sin(x), x), lambda x, ct: (10.0 * ct,))
+    np.testing.assert_allclose(jit(fnx.vmap(f))(XS), np.cos(XS))
+    assert jit(fnx.grad(f))(1.0) == 10.0
+    with pytest.raises(AttributeError, match="no attribute 'rules'"):
+        f.rules
