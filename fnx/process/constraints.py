@@ -10,7 +10,16 @@ from fnx.core.jaxpr import Jaxpr
 from fnx.interpreters.jvp import JVPTracer
 from fnx.interpreters.primitives.sharding_constraint import ShardingConstraint
 from fnx.interpreters.trace import StageTracer
-from fnx.process.mesh import AbstractMesh, Infer, Mesh, PartitionSpec, get_mesh, spec_names
+from fnx.process.mesh import (
+    AbstractMesh,
+    Infer,
+    Mesh,
+    PartitionSpec,
+    get_abstract_mesh,
+    get_mesh,
+    make_mesh,
+    spec_names,
+)
 from fnx.process.one_member import is_compiled
 from fnx.process.placement import placed
 from fnx.process.shardings import NamedSharding, SingleDeviceSharding
@@ -56,11 +65,19 @@ def constrained(x: Array, sharding: Any, even: bool = True) -> Array:
     return placed(ShardingConstraint(sharding, tuple(names), free)(x), sharding)
 
 
+def _mesh_meant() -> Mesh:
+    """The mesh that was set; where that is one without devices, of the first of all."""
+    mesh, abstract = get_mesh(), get_abstract_mesh()
+    if not mesh.empty or abstract.empty:
+        return mesh
+    return make_mesh(abstract.axis_sizes, abstract.axis_names, abstract.axis_types)
+
+
 def named(sharding: Any) -> Any:
     """A sharding of the mesh that was set, where it names axes or a mesh without devices."""
     sharding = getattr(sharding, "sharding", sharding)  # of a Format: layouts are as they are
     if isinstance(sharding, PartitionSpec):
-        mesh = get_mesh()
+        mesh = _mesh_meant()
         if mesh.empty and any(spec_names(sharding)):
             raise InvalidValue(
                 f"{sharding} names axes, and no mesh was set. Expected a NamedSharding(mesh, spec), or "
@@ -68,7 +85,7 @@ def named(sharding: Any) -> Any:
             )
         return NamedSharding(mesh, sharding)
     if isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, AbstractMesh):
-        mesh = get_mesh()  # whose devices are meant
+        mesh = _mesh_meant()
         sharding = sharding.update(mesh=mesh) if mesh.abstract_mesh == sharding.mesh else sharding
     return sharding
 

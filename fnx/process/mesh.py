@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from enum import Enum
+from functools import partial, wraps
 from typing import Any
 
 import numpy as np
@@ -331,17 +332,59 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
     return device_put(xs, out_shardings)
 
 
-def _same_function(f: Callable | None = None, /, **options: Any) -> Any:
-    """The function itself; without one, a decorator. Types of mesh axes make no difference here.
+def auto_axes(f: Callable | None = None, /, *, axes: Any = None, out_sharding: Any = None) -> Any:
+    """The function, whose results lie as `out_sharding` says, given here or with each call.
 
-    >>> fnx.sharding.auto_axes(abs, axes="x")(-1.0)
-    1.0
+    Types of mesh axes make no difference to what is computed. Without `f`, a decorator. TypeError for a call
+    that is not told.
+
+    >>> with fnx.set_mesh(fnx.make_mesh((1,), ("x",))):
+    ...     fnx.sharding.auto_axes(jnp.sin)(jnp.zeros(2), out_sharding=fnx.P("x"))
+    Array([0., 0.], dtype=float64)
     """
-    del options
-    return f if f is not None else lambda g: g
+    del axes
+    if f is None:
+        return partial(auto_axes, out_sharding=out_sharding)
+
+    @wraps(f)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        place = kwargs.pop("out_sharding", None) if out_sharding is None else out_sharding
+        if place is None:
+            raise TypeMismatch("a function of auto_axes is not told out_sharding: how results lie")
+        out = f(*args, **kwargs)
+        return out if get_abstract_mesh().empty else reshard(out, place)
+
+    return called
 
 
-auto_axes = explicit_axes = _same_function
+def explicit_axes(
+    f: Callable | None = None, /, *, axes: Any = None, in_sharding: Any = None
+) -> Any:
+    """The function of arguments that lie as `in_sharding` says, given here or with each call.
+
+    Types of mesh axes make no difference to what is computed. Without `f`, a decorator. TypeError for a call
+    that is not told, ValueError where no mesh was set.
+
+    >>> with fnx.set_mesh(fnx.make_mesh((1,), ("x",))):
+    ...     fnx.sharding.explicit_axes(jnp.sin)(jnp.zeros(2), in_sharding=fnx.P("x"))
+    Array([0., 0.], dtype=float64)
+    """
+    del axes
+    if f is None:
+        return partial(explicit_axes, in_sharding=in_sharding)
+
+    @wraps(f)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        place = kwargs.pop("in_sharding", None) if in_sharding is None else in_sharding
+        if place is None:
+            raise TypeMismatch(
+                "a function of explicit_axes is not told in_sharding: how arguments lie"
+            )
+        if get_abstract_mesh().empty:
+            raise InvalidValue("explicit_axes needs a mesh; call it within set_mesh(mesh)")
+        return f(*reshard(args, place), **kwargs)
+
+    return called
 
 
 def make_mesh(

@@ -181,3 +181,34 @@ def test_meshes_with_axes_of_other_orders_and_kinds_are_others():
     ):
         with pytest.raises(error, match="mesh"):
             fnx.make_mesh((2, 2), names, types)
+
+
+def test_functions_say_how_arguments_and_results_lie():
+    x = jnp.arange(16.0).reshape(4, 4)
+    add = fnx.sharding.auto_axes(jnp.add)
+    assert add(x, x, out_sharding=P("x")).sum() == 240.0  # no mesh was set
+    with pytest.raises(TypeError, match="out_sharding"):
+        add(x, x)
+    double = fnx.sharding.explicit_axes(axes="x")(lambda y: 2.0 * y)
+    with pytest.raises(ValueError, match="set_mesh"):
+        double(x, in_sharding=P("x"))
+    with fnx.set_mesh(fnx.make_mesh((2, 2), ("x", "y"))):
+        for call in (lambda f: f, fnx.jit):
+            f = call(lambda a: add(a, double(a, in_sharding=P("x")), out_sharding=P(None, "y")))
+            out = f(x)
+            assert (out.sharding.spec, out.sum()) == (P(None, "y"), 360.0)
+        with pytest.raises(TypeError, match="in_sharding"):
+            double(x)
+
+
+def test_a_mesh_without_devices_is_of_the_first_ones():
+    mesh = fnx.sharding.AbstractMesh((2,), ("rows",))
+
+    @fnx.jit
+    def f(x):
+        with fnx.sharding.use_abstract_mesh(mesh):
+            return 2.0 * fnx.reshard(x, P("rows"))
+
+    out = f(jnp.arange(4.0))
+    assert out.tolist() == [0.0, 2.0, 4.0, 6.0]
+    assert (out.sharding.spec, out.sharding.mesh.abstract_mesh) == (P("rows"), mesh)
