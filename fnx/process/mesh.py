@@ -335,8 +335,8 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
 def auto_axes(f: Callable | None = None, /, *, axes: Any = None, out_sharding: Any = None) -> Any:
     """The function, whose results lie as `out_sharding` says, given here or with each call.
 
-    Types of mesh axes make no difference to what is computed. Without `f`, a decorator. TypeError for a call
-    that is not told.
+    Types of mesh axes make no difference to what is computed. Without `f`, a decorator. TypeError for a
+    call that is not told.
 
     >>> with fnx.set_mesh(fnx.make_mesh((1,), ("x",))):
     ...     fnx.sharding.auto_axes(jnp.sin)(jnp.zeros(2), out_sharding=fnx.P("x"))
@@ -362,8 +362,8 @@ def explicit_axes(
 ) -> Any:
     """The function of arguments that lie as `in_sharding` says, given here or with each call.
 
-    Types of mesh axes make no difference to what is computed. Without `f`, a decorator. TypeError for a call
-    that is not told, ValueError where no mesh was set.
+    Types of mesh axes make no difference to what is computed. Without `f`, a decorator. TypeError for a
+    call that is not told, ValueError where no mesh was set.
 
     >>> with fnx.set_mesh(fnx.make_mesh((1,), ("x",))):
     ...     fnx.sharding.explicit_axes(jnp.sin)(jnp.zeros(2), in_sharding=fnx.P("x"))
