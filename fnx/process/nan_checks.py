@@ -1,7 +1,7 @@
 """Finding where nan and infinities come from: an interpreter that looks at every result."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.errors import FnxError
-from fnx.core.interpreter import Interpreter, current, evaluate, set_current
+from fnx.core.interpreter import Interpreter, current, evaluate, set_current, use
 from fnx.core.jaxpr import subjaxprs
 from fnx.core.primitive import Primitive
 from fnx.core.source import (
@@ -364,12 +364,8 @@ def looking(setting: config.Setting, new_val: bool) -> Iterator[None]:
     with setting(new_val):
         now = current.get()
         wanted = _finder if _is_looking() else evaluate
-        token = set_current[wanted] if now in (evaluate, _finder) else None
-        try:
+        with use(wanted) if now in (evaluate, _finder) else nullcontext():
             yield
-        finally:
-            if token is not None:
-                current.reset(token)
 
 
 def debug_nans(new_val: bool = True) -> AbstractContextManager[None]:
