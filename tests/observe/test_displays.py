@@ -137,6 +137,16 @@ def test_runs_of_one_colour_cover_the_grid():
     assert drawn.count("<path") == 6
 
 
+@pytest.mark.parametrize("dtype", ["complex64", "complex128", "float32", "float64", "int64"])
+def test_what_is_constant_but_for_rounding_has_one_colour(dtype):
+    turns = np.exp(1j * np.linspace(0, 20, 200))
+    x = turns if dtype.startswith("complex") else 0.1 * 3 / 0.3 * np.abs(turns) * 7
+    for shape in ((200,), (10, 20)):
+        constant = jnp.array(x.reshape(shape), dtype)
+        assert page(constant).html.count("<path") == 1
+        assert page(constant.at[(0,) * len(shape)].multiply(2)).html.count("<path") == 2
+
+
 def test_long_texts_are_folded_and_cut():
     assert ("details", {"open": "open"}) in page(jnp.arange(3)).tags
     assert ("details", {}) in page(jnp.arange(900)).tags
