@@ -13,7 +13,7 @@ import fnx.numpy as jnp
 from fnx.core import dtypes, policy
 from fnx.core.array import ConcreteArray
 from fnx.core.buffer import Buffer
-from fnx.observe.displays import statistics, strip
+from fnx.observe.displays import markup, statistics, strip
 
 LARGE = policy.SUMMARISED_ELEMENTS
 
@@ -145,6 +145,15 @@ def test_what_is_constant_but_for_rounding_has_one_colour(dtype):
         constant = jnp.array(x.reshape(shape), dtype)
         assert page(constant).html.count("<path") == 1
         assert page(constant.at[(0,) * len(shape)].multiply(2)).html.count("<path") == 2
+
+
+def test_tables_look_alike_where_notebooks_style_tables_of_their_own():
+    """Jupyter aligns cells to the right by a rule with two classes and two elements."""
+    rules = markup.STYLE.replace("\n", "").split("}")
+    selectors = [one for rule in rules for one in rule.partition("{")[0].split(",")]
+    of_tables = [one for one in selectors if re.search(r"[ >](table|tr|th|td)$", one)]
+    assert len(of_tables) >= 4
+    assert all(one.count(".fnx") > 2 for one in of_tables)
 
 
 def test_long_texts_are_folded_and_cut():
