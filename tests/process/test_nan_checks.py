@@ -40,7 +40,7 @@ CASES = {
         lambda: fnx.jit(lambda x: lax.scan(lambda c, y: (c + jnp.log(y), c), 0.0, x))(X),
     ),
     "grad of scan": (
-        "mul",
+        "sqrt",  # of -1, in the first iteration of the reverse sweep; the nan at 0 is made later
         lambda: fnx.grad(lambda x: lax.scan(lambda c, y: (c + root(y), None), 0.0, x)[0])(X),
     ),
     "cond": ("log", lambda: fnx.jit(lambda x: lax.cond(x < 0, jnp.log, jnp.abs, x))(-1.0)),
@@ -136,6 +136,15 @@ def test_a_nan_that_came_in_hides_none_that_is_made(dtype):
             apart(X, data)
         with pytest.raises(FloatingPointError, match=r"operation asin made .* first at \[0\]"):
             beside(2.0 * data)
+
+
+def test_of_two_that_are_made_the_earlier_is_named():
+    def f(x):
+        return lax.fori_loop(0, 10, lambda k, t: jnp.log(t) + 2.0 - k, x)
+
+    with fnx.debug_nans(), pytest.raises(FloatingPointError, match=r"first at \[1\]") as found:
+        fnx.jit(f)(jnp.array([5.0, 0.1]))  # of both elements in the end
+    assert "in iteration 1 of fori_loop" in str(found.value)
 
 
 def test_a_nan_of_an_argument_that_results_have_not_is_no_mistake():

@@ -14,7 +14,7 @@ from fnx.core.array import Array, ConcreteArray
 from fnx.core.jaxpr import subjaxprs
 from fnx.core.primitive import Primitive
 from fnx.core.source import Source
-from fnx.process.watching.watched import _NANS, Found, _bits, _is_nan, _numbered, _numbers, chosen
+from fnx.process.watching.watched import _NANS, Found, _bits, _is_nan, _numbered, _numbers, earliest
 
 GIVEN = (1 << 22) - 1  # the number of infinities that no operation made: float32 has no greater one
 
@@ -73,10 +73,10 @@ class TracedInfinities:
 
 
 def number_of_infinity(outs: Sequence[Array], given: int = 0) -> int:
-    """The number of the first infinity in results, rather of those made than given; 0 if there is none."""
+    """The least number of infinities in results, rather of those made than given; 0 if none has one."""
     words = [b for b in map(_bits, outs) if b is not None]
     found = [_numbers(b)[_is_nan(b)] for b in words]
-    return chosen([f[f < GIVEN] for f in found], given)
+    return earliest([f[f < GIVEN] for f in found], given)
 
 
 def marked(args: Sequence[Array], test: Callable) -> tuple[Array, ...]:

@@ -250,17 +250,17 @@ def _has_infinity(x: Array) -> bool:
 
 
 def number_of(outs: Sequence[Array], given: int = 0) -> int:
-    """The number of the first nan in results that has one, rather of those made than given; or 0."""
+    """The least number of nans in results, rather of those made than given; 0 if none has one."""
     words = [b for b in map(_bits, outs) if b is not None]
-    return chosen([_numbers(b)[_is_nan(b)] for b in words], given)
+    return earliest([_numbers(b)[_is_nan(b)] for b in words], given)
 
 
-def chosen(numbers: Sequence[np.ndarray], given: int) -> int:
-    """The first number greater than `given`, or else greater than 0; 0 if there is none."""
+def earliest(numbers: Sequence[np.ndarray], given: int) -> int:
+    """The least number greater than `given`, or else greater than 0; 0 if there is none."""
     for least in (given, 0):
-        for found in numbers:
-            if (found > least).any():
-                return int(found[np.flatnonzero(found > least)[0]])
+        found = [int(n[n > least].min()) for n in numbers if (n > least).any()]
+        if found:
+            return min(found)
     return 0
 
 
