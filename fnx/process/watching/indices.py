@@ -30,11 +30,11 @@ def look_at_index(prim: Primitive, source: Source | None, args: Sequence[Array])
         wrong = np.argwhere(np.asarray((k < 0) | (k > most)))
         if len(wrong):
             at = tuple(map(int, wrong[0]))
-            place = f", the first at {list(at)} of {list(k.shape)}" if k.shape else ""
+            first = f", the first at {list(at)} of {list(k.shape)}" if k.shape else ""
             counted = ", counted from the first element," if k[at] < 0 else ""  # -6 of 5 is -1
             error = OutOfBounds(
                 f"the operation {prim.name} has index {k[at]}{counted} out of bounds for axis {axis} of "
-                f"{args[0].aval.str_short()}{place}. Expected 0 to {most}."
+                f"{args[0].aval.str_short()}{first}. Expected 0 to {most}."
                 + where(prim.name, source, _members_of_index(prim, source, args, at))
             )
             if source is not None:
