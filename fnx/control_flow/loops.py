@@ -131,7 +131,7 @@ def _scan_of_refs(
 ) -> tuple[Tree, Tree]:
     """A scan over the rows of mutable references, too, which the body may write."""
     refs, others, joined = taken_out(xs, loop.what, rows=True)
-    count = _length([r.value for r in refs], refs, length)
+    count = _length([r.value for r in refs], refs, length, loop.site.kind)
 
     def step(carry: Tree, x: tuple) -> Any:
         return f(carry, joined([r.at[x[0]] for r in refs], x[1]))
@@ -146,8 +146,8 @@ def _plain_scan(
 ) -> tuple[Tree, Tree]:  # fmt: skip
     what = loop.what
     carry, carry_tree = flatten_arrays(init, "the first carry of scan")
-    rows, xs_tree = flatten_arrays(xs, "the xs of scan")
-    count = _length(rows, xs, length)
+    rows, xs_tree = flatten_arrays(xs, f"the xs of {loop.site.kind}")
+    count = _length(rows, xs, length, loop.site.kind)
     if config.exploration.get() is not None:
         carry, xs = carry_tree.unflatten(carry), xs_tree.unflatten(rows)
         return _scan_explored(f, carry, xs, count, reverse, owner, loop)
@@ -196,12 +196,12 @@ def _pair(structure: Any, what: str) -> tuple[Any, Any]:
     return parts[0], parts[1]
 
 
-def _length(rows: Sequence[Array], xs: Tree, length: int | None) -> int:
+def _length(rows: Sequence[Array], xs: Tree, length: int | None, kind: str) -> int:
     paths = [operations.keystr(p) for p, _ in operations.tree_leaves_with_path(xs)]
     for path, x in zip(paths, rows):
         if not x.shape:
             raise ShapeError(
-                f"scan over xs{path}, which has rank 0; expected a leading axis to scan over. Close over "
+                f"{kind} over xs{path}, which has rank 0; expected a leading axis to go over. Close over "
                 "values that are the same in all iterations."
             )
     found = {x.shape[0] for x in rows}
@@ -211,7 +211,7 @@ def _length(rows: Sequence[Array], xs: Tree, length: int | None) -> int:
         each = ", ".join(f"xs{path} has {x.shape[0]}" for path, x in zip(paths, rows))
         given = "" if length is None else f"; length={length} was given"
         raise ShapeError(
-            f"scan over different lengths: {each}{given}. Expected equal leading axes."
+            f"{kind} over different lengths: {each}{given}. Expected equal leading axes."
         )
     if not found:
         raise InvalidValue("scan without xs needs to know how often to run: pass length")
@@ -264,10 +264,10 @@ def map(f: Callable, xs: Tree, *, batch_size: int | None = None, progress: bool 
     if not batch_size:
         body = lambda _, x: (None, f(x))
         site = LoopSite("map", user_source())
-        loop = _Loop(f"the body {name_of(body)} of scan", site, _shown(progress))
+        loop = _Loop(f"the body {name_of(f)} of map", site, _shown(progress))
         return _scan(body, None, xs, None, False, 1, body, loop)[1]
     rows, treedef = flatten_arrays(xs, "the xs of map")
-    count = _length(rows, xs, None)
+    count = _length(rows, xs, None, "map")
     whole = count // batch_size * batch_size
     parts = []
     if whole:

@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 
-from fnx.core.threads.atomic import setter
+from fnx.core.threads.atomic import during, setter
 
 
 def _parse(variable: str, text: str, like: Any) -> Any:
@@ -31,8 +31,10 @@ rank_0_consts: ContextVar[bool] = ContextVar("fnx_rank_0_consts", default=False)
 # Axes of meshes whose members' types say along which of them they vary, while a member's program is traced.
 checked_axes: ContextVar[frozenset] = ContextVar("fnx_checked_axes", default=frozenset())
 set_overridden, set_rank_0_consts = setter(overridden), setter(rank_0_consts)
+set_checked_axes = setter(checked_axes)
 # Who runs functions in Python, for people to look into them (fnx/observe/explore.py), if anybody does.
 exploration: ContextVar[Any] = ContextVar("fnx_exploration", default=None)
+set_exploration = setter(exploration)
 
 # Records of how far loops are that are interpreted, by the places of the loops (LoopSite).
 told: ContextVar[dict[Any, Any]] = ContextVar("fnx_told", default={})  # noqa: B039  # nobody writes to it
@@ -65,16 +67,9 @@ class Setting:
 
     @contextmanager
     def __call__(self, value: Any = True) -> Iterator[None]:
-        token = self._set_var[value]
-        try:
-            before = set_overridden[True] if self.calls else None
-            try:
-                yield
-            finally:
-                if before is not None:
-                    overridden.reset(before)
-        finally:
-            self._var.reset(token)
+        calls = during(set_overridden, True) if self.calls else nullcontext()
+        with during(self._set_var, value), calls:
+            yield
 
 
 check = Setting(

@@ -4,8 +4,8 @@ An interpreter owns its tracers and unwraps only its own (`tracer.owner is self`
 own it passes down to its `parent`, and it runs rules under its parent.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from types import GenericAlias
 from typing import Any, Protocol
@@ -28,7 +28,7 @@ from fnx.core.errors import (
 )
 from fnx.core.source import Source, at_line
 from fnx.core.threads import at_exit  # noqa: F401  # ends threads that run what is here
-from fnx.core.threads.atomic import setter
+from fnx.core.threads.atomic import during, setter
 
 
 class Operation(Protocol):
@@ -374,24 +374,9 @@ current: ContextVar[Interpreter] = ContextVar("interpreter", default=evaluate)
 set_current = setter(current)
 
 
-@contextmanager
-def use(interpreter: Interpreter) -> Iterator[None]:
+def use(interpreter: Interpreter) -> AbstractContextManager[None]:
     """Make `interpreter` the current one for a while."""
-    token = set_current[interpreter]
-    try:
-        yield
-    except GeneratorExit:
-        # Perhaps forgotten, since a signal came where this was to end: who is outside has undone it then,
-        # and may have gone on.
-        ended = getattr(token.old_value, "ended", False)
-        if current.get() is interpreter and not ended:
-            current.reset(token)
-        raise
-    except BaseException:
-        current.reset(token)
-        raise
-    else:
-        current.reset(token)
+    return during(set_current, interpreter)
 
 
 # How to find the type of values that are no arrays, where a program has said so.

@@ -196,6 +196,7 @@ SAMPLED_ELEMENTS = 1 << 16  # of a larger one: each is a page of memory to itsel
 STRIP_CELLS = 96  # of a heat strip of one axis
 GRID_CELLS = 24, 48  # of one of two axes: a path of a dozen characters each
 STRIP_COLOURS = 24  # more cannot be told apart
+ROUNDED_DIGITS = 4  # last places by which magnitudes and means that should be the same may differ
 PRINTED_ELEMENTS = 1000  # that are printed in full, as NumPy does; of more, corners,
 PRINTED_RANK = 4  # which grow with the rank: six an axis
 UNFOLDED_ELEMENTS = 100  # of an array whose values are seen at once

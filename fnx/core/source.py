@@ -3,14 +3,14 @@
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from functools import partial
 from types import CodeType, FrameType
 from typing import Any
 
-from fnx.core.threads.atomic import setter
+from fnx.core.threads.atomic import during, setter
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _ROOT = os.path.dirname(os.path.dirname(_HERE)) + os.sep
@@ -317,19 +317,10 @@ def indexing_by(mode: Any) -> AbstractContextManager[None]:
     A promise that there are none is one that can be broken.
     """
     is_said = mode is not None and "PROMISE" not in str(mode).upper()
-    return _any_index() if is_said else _NO_MODE
+    return during(set_any_index, True) if is_said else _NO_MODE
 
 
 _NO_MODE = nullcontext()
-
-
-@contextmanager
-def _any_index() -> Iterator[None]:
-    token = set_any_index[True]
-    try:
-        yield
-    finally:
-        any_index.reset(token)
 
 
 def user_source() -> Source | None:

@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from fnx.core.errors import FnxError, UnboundAxis
-from fnx.core.threads.atomic import setter
+from fnx.core.threads.atomic import during, setter
 
 Groups = tuple[tuple[int, ...], ...]
 
@@ -93,11 +93,8 @@ _set_in_force = setter(_in_force)
 @contextmanager
 def use(transports: Mapping[Hashable, Transport]) -> Iterator[None]:
     """Perform collectives over these named axes by these transports, beside those in force already."""
-    token = _set_in_force[{**_in_force.get(), **transports}]
-    try:
+    with during(_set_in_force, {**_in_force.get(), **transports}):
         yield
-    finally:
-        _in_force.reset(token)
 
 
 def in_force(axis_name: Hashable, what: str) -> Transport:

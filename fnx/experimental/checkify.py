@@ -24,7 +24,7 @@ from fnx.interpreters.primitives.cond import Cond
 from fnx.interpreters.primitives.scan import Scan
 from fnx.interpreters.primitives.while_loop import While
 from fnx.interpreters.trace import trace, trace_closed
-from fnx.process.nan_checks import INDEXED, bounds
+from fnx.process.watching.indices import INDEXED, bounds
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import check_callable, flatten_arrays, name_of, wraps
 

@@ -42,7 +42,7 @@ def debug_index(new_val: bool = True) -> AbstractContextManager[None]:
     >>> with fnx.debug_index():  # doctest: +IGNORE_EXCEPTION_DETAIL
     ...     fnx.jit(lambda x, k: x[k])(jnp.ones(3), 5)
     Traceback (most recent call last):
-    fnx.process.nan_checks.OutOfBounds: the operation gather has index 5 out of bounds
+    fnx.process.watching.indices.OutOfBounds: the operation gather has index 5 out of bounds
     """
     return nan_checks.looking(config.debug_index, new_val)
 

@@ -24,6 +24,7 @@ from fnx.core.errors import (
 )
 from fnx.core.interpreter import Tracer
 from fnx.core.source import LoopSite, is_internal, name_of, user_source, warn_user
+from fnx.core.threads.atomic import during
 from fnx.numpy.structure.joining import concatenate, stack
 from fnx.observe.lockstep import Quiet, run_in_lockstep
 from fnx.ops.base.permute import Reshape, move_axis
@@ -72,12 +73,8 @@ def explore(
                 "outside of jitted functions."
             )
     me = Exploration(_Choice(iterations, "iterations"), _Choice(members, "members"))
-    token = config.exploration.set(me)
-    try:
-        with config.disable_jit(True):
-            out = f(*args, **kwargs)
-    finally:
-        config.exploration.reset(token)
+    with during(config.set_exploration, me), config.disable_jit(True):
+        out = f(*args, **kwargs)
     me.check()
     return out
 
@@ -164,12 +161,8 @@ class Exploration:
     @contextmanager
     def compiled(self) -> Iterator[None]:
         """Within it nobody looks, and functions are compiled as always."""
-        token = config.exploration.set(None)
-        try:
-            with self.quiet(), config.disable_jit(False):
-                yield
-        finally:
-            config.exploration.reset(token)
+        with during(config.set_exploration, None), self.quiet(), config.disable_jit(False):
+            yield
 
     @contextmanager
     def quiet(self) -> Iterator[None]:

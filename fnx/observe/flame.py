@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from html import escape
 
+from fnx.observe.displays import markup
 from fnx.observe.recorder import Event
 from fnx.observe.units import seconds_of
 
@@ -61,8 +62,8 @@ def _box(e: Event, scale: float, top: int) -> str:
 
 
 def text(shown: str) -> str:
-    """Text as HTML, in columns."""
-    return f"<pre>{escape(shown)}</pre>"
+    """Text as HTML, in columns, which the style of a notebook would not keep."""
+    return markup.page(markup.listing(shown))
 
 
 __all__ = ["strip", "text"]

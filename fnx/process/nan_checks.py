@@ -1,7 +1,7 @@
 """Finding where nan and infinities come from: an interpreter that looks at every result."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -9,25 +9,21 @@ import numpy as np
 from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.errors import FnxError
-from fnx.core.interpreter import Interpreter, current, evaluate, set_current
+from fnx.core.interpreter import Interpreter, current, evaluate, set_current, use
 from fnx.core.jaxpr import subjaxprs
 from fnx.core.primitive import Primitive
 from fnx.core.source import (
     Source,
-    any_index,
-    at_line,
-    members_at,
-    members_of,
     origin,
     public_call,
     set_public_call,
 )
 from fnx.interpreters.batching import BatchTracer
 from fnx.interpreters.jvp import JVPTracer
-from fnx.ops.structure.dynamic_slice import DynamicSlice, DynamicSliceAdd, DynamicUpdateSlice
-from fnx.ops.structure.gather import AnyScatter, Gather
-from fnx.process.watching.traced_infinities import TracedInfinities, number_of_infinity
-from fnx.process.watching.watched import Infinities, Numbered, number_of, run_watched, running
+from fnx.process.watching.indices import look_at_index
+from fnx.process.watching.places import members, places, short, where
+from fnx.process.watching.traced_infinities import TracedInfinities, marked, number_of_infinity
+from fnx.process.watching.watched import Infinities, Numbered, number_of, run_watched
 from fnx.pytree.operations import tree_leaves
 
 
@@ -35,13 +31,10 @@ class NanFound(FnxError, FloatingPointError):
     """An operation made a nan, or an infinity."""
 
 
-class OutOfBounds(FnxError, IndexError):
-    """An operation had an index out of bounds."""
-
-
 class FindNans(Interpreter):
-    """Evaluates, and raises NanFound where a result has a nan, or an infinity, that no operand has.
+    """Evaluates, and raises NanFound where an operation makes a nan, or an infinity, that no operand has.
 
+    Of a program it is enough that results have one, as its arguments may hold what its operations make.
     With `debug_index`, OutOfBounds where an index is out of bounds.
     """
 
@@ -60,7 +53,7 @@ class FindNans(Interpreter):
             call = public_call.get()
             if call is not None:
                 call.note(prim, args, outs)
-            elif what := _made(outs, args):
+            elif what := _made(outs, () if any(subjaxprs(prim)) else args):
                 raise _found(what, prim, args, outs)
         finally:
             current.reset(token)
@@ -69,24 +62,49 @@ class FindNans(Interpreter):
 
 def _found(what: str, prim: Primitive, args: tuple, outs: tuple, said: str = "") -> NanFound:
     """The error that names an operation, or the one in its jaxprs."""
-    try:
-        if any(subjaxprs(prim)):
-            if what == "nan" and not config.debug_infs.value:
-                number = number_of(run_watched(prim, args, Numbered()))
-                if number:
-                    run_watched(prim, args, _numbered(number))
-            if what == "infinity":
-                if number := number_of_infinity(run_watched(prim, args, TracedInfinities())):
-                    run_watched(prim, args, TracedInfinities(number, _infinity_found))
-            run_watched(prim, args, _look)
-            run_watched(prim, args, _look_at_numbers)
-    except NanFound as inner:
-        return inner
+    if any(subjaxprs(prim)):
+        try:
+            number = _traced_back(what, prim, args)
+            if not 0 < number <= len(args):
+                run_watched(prim, args, _look)
+                run_watched(prim, args, _look_at_numbers)
+                test = _TESTS[what]
+                number = next((k for k, a in enumerate(args, 1) if _any(test, [a])), 0)
+        except NanFound as inner:
+            return inner
+        if number:
+            return _came_in(what, prim, args, number - 1)
     text = _message(what, prim.name, args, outs) + (said if what == "nan" and said else _EXPECTED)
     return NanFound(text.strip() + _here(prim.name, what, outs))
 
 
-def _numbered(number: int) -> Numbered:
+def _traced_back(what: str, prim: Primitive, args: tuple) -> int:
+    """Raise where what results of a program have was made; the number of an argument that held it, or 0."""
+    kind, find, found = _WATCHES[what]
+    given = marked(args, _TESTS[what])
+    number = find(run_watched(prim, given, kind(len(args))), len(args))
+    either = what == "nan" and config.debug_infs.value  # an infinity may have come first
+    if number > len(args) and not either:
+        run_watched(prim, given, found(len(args), number))
+    return number
+
+
+def _came_in(what: str, prim: Primitive, args: tuple, k: int) -> NanFound:
+    """The error of a program whose results have what its arguments held already."""
+    program = next(iter(subjaxprs(prim)))
+    name = f"{prim.name} of {program.name}" if program.name else prim.name
+    k -= program.consts
+    which = f"argument {k}, counted from 0," if k >= 0 else "an array that it closes over"
+    held = args[k + program.consts]
+    at = list(map(int, np.argwhere(_TESTS[what](held._value))[0]))
+    said = f"{short(held)}{f'; first at {at}' if at else ''}"
+    return NanFound(
+        f"a result of {name} has {_ARTICLE[what]} {what} that came in: {which} holds one, {said}. "
+        f"Expected arguments without; look where they come from.{places()}"
+    )
+
+
+def _numbered(given: int, number: int) -> Numbered:
     """What raises where the nan of a number is made."""
 
     def found(
@@ -96,13 +114,24 @@ def _numbered(number: int) -> Numbered:
         said = _IN_TEXT if in_text else look.infinities.said(args) or _EXPECTED
         _blame("nan", prim.name, source, args, outs, said.rstrip(), at)
 
-    look = Numbered(number, found)
+    look = Numbered(given, number, found)
     return look
 
 
 _infinity_found: Callable = lambda prim, source, args, outs, written, at: _blame(
     "infinity", prim.name, source, args, outs, _EXPECTED, at
 )
+_TESTS: dict[str, Callable] = {"nan": np.isnan, "infinity": np.isinf}
+_ARTICLE = {"nan": "a", "infinity": "an"}
+# How each is traced back: what numbers it, how results tell the number, and what raises where it is made.
+_WATCHES: dict[str, tuple[Callable, Callable, Callable]] = {
+    "nan": (Numbered, number_of, _numbered),
+    "infinity": (
+        TracedInfinities,
+        number_of_infinity,
+        lambda given, number: TracedInfinities(given, number, _infinity_found),
+    ),
+}
 
 
 def _here(name: str, what: str, outs: Sequence[Array]) -> str:
@@ -110,7 +139,7 @@ def _here(name: str, what: str, outs: Sequence[Array]) -> str:
     source = origin.get()
     role = "" if source is None or source.role.endswith(f" of {name}") else source.role
     said = f"\n  in {role}" if role else ""
-    return said + _members(source, _first(what, outs)) + _places()
+    return said + members(source, _first(what, outs)) + places()
 
 
 class PublicCall:
@@ -130,24 +159,24 @@ class PublicCall:
         wrong = [o for o in outs if _any(_is_wrong, [o])]
         if not wrong:
             return
-        error, members = self.of(args)
+        error, told = self.of(args)
         if error is None and (what := _made(outs, args)):
             error = _found(what, prim, args, outs, self.infinities.said(args))
-        if error is None and not members:  # a number in the function's text, or a slope that is one
+        if error is None and not told:  # a number in the function's text, or a slope that is one
             what = "nan" if config.debug_nans.value and _any(np.isnan, outs) else "infinity"
-            members = _members(origin.get(), _first(what, outs))
+            told = members(origin.get(), _first(what, outs))
             if getattr(origin.get(), "role", ""):
                 text = _message(what, prim.name, args, outs) + "An operand of it is one already."
                 error = NanFound(text + _here(prim.name, what, outs))
-        self.blamed.update({id(o._value): (o._value, error, members) for o in wrong})  # type: ignore[attr-defined]
+        self.blamed.update({id(o._value): (o._value, error, told) for o in wrong})  # type: ignore[attr-defined]
 
     def of(self, arrays: Sequence[Array]) -> tuple[NanFound | None, str]:
         """Why arrays are wrong, if it is known, and to which members of vmaps that belongs."""
         known = [
             self.blamed[k] for x in arrays if (k := id(getattr(x, "_value", None))) in self.blamed
         ]
-        for _, error, members in (*[k for k in known if k[1] is not None], *known):
-            return error, members
+        for _, error, told in (*[k for k in known if k[1] is not None], *known):
+            return error, told
         return None, ""
 
 
@@ -170,9 +199,9 @@ def _call_public(fun: Callable, inner: Callable, args: tuple, kwargs: dict) -> A
     given = _concrete((args, kwargs))
     outs = _concrete(result)
     if what := _made(outs, given):
-        error, members = call.of([o for o in outs if _any(_is_wrong, [o])])
+        error, told = call.of([o for o in outs if _any(_is_wrong, [o])])
         text = _message(what, _name(fun), given, outs, "function") + _EXPECTED
-        raise error or NanFound(text + members + _places())
+        raise error or NanFound(text + told + places())
     return result
 
 
@@ -201,7 +230,7 @@ def _concrete(tree: Any) -> list[Array]:
 def _indexed(prim: Primitive, args: tuple) -> tuple:
     """Results of a primitive; raises where an index is out of bounds."""
     if not any(subjaxprs(prim)):
-        _look_at_index(prim, None, args)
+        look_at_index(prim, None, args)
         return evaluate.process(prim, args)
     outs, out_of_bounds = index_checks[-1](prim, args)
     if out_of_bounds:
@@ -211,46 +240,6 @@ def _indexed(prim: Primitive, args: tuple) -> tuple:
 
 # What runs a primitive that carries jaxprs, and tells whether an index in them was out of bounds.
 index_checks: list[Callable[[Primitive, tuple], tuple[tuple, bool]]] = []
-
-
-def _look_at_index(prim: Primitive, source: Source | None, args: Sequence[Array]) -> None:
-    """Raise where an operation has an index out of bounds."""
-    if not isinstance(prim, INDEXED) or not all(type(a) is ConcreteArray for a in args):
-        return
-    place = origin.get() if source is None else source
-    if any_index.get() if place is None else place.takes_any_index:
-        return
-    index, limits, axes = bounds(prim, [a._value for a in args])  # type: ignore[attr-defined]
-    for k, most, axis in zip(index, limits, axes):
-        wrong = np.argwhere(np.asarray((k < 0) | (k > most)))
-        if len(wrong):
-            at = tuple(map(int, wrong[0]))
-            place = f", the first at {list(at)} of {list(k.shape)}" if k.shape else ""
-            counted = ", counted from the first element," if k[at] < 0 else ""  # -6 of 5 is -1
-            error = OutOfBounds(
-                f"the operation {prim.name} has index {k[at]}{counted} out of bounds for axis {axis} of "
-                f"{args[0].aval.str_short()}{place}. Expected 0 to {most}."
-                + _where(prim.name, source, _members_of_index(prim, source, args, at))
-            )
-            if source is not None:
-                error.source = source
-            raise error
-
-
-INDEXED = (Gather, AnyScatter, DynamicSlice, DynamicUpdateSlice, DynamicSliceAdd)
-
-
-def bounds(prim: Any, values: Sequence[Any]) -> tuple[list, list[int], Sequence[int]]:
-    """The start indices of an operation that indexes, the largest that each may be, and its axis."""
-    x = values[0]
-    if isinstance(prim, (Gather, AnyScatter)):
-        index = [values[1][..., k] for k in range(values[1].shape[-1])]
-        windows = prim.windows(*values)
-        return index, list(windows.limits), windows.dims.start_index_map
-    one = isinstance(prim, DynamicSlice)
-    sizes: Any = prim.slice_sizes if one else values[1].shape
-    limits = [n - s for n, s in zip(x.shape, sizes)]
-    return list(values[1 if one else 2 :]), limits, range(len(limits))
 
 
 def _made(outs: Sequence[Array], args: Sequence[Array]) -> str:
@@ -277,11 +266,10 @@ def _message(
     kind: str = "operation",
     at: Any = None,
 ) -> str:
-    given = ", ".join(_short(a) for a in args)
-    article = "an" if what == "infinity" else "a"
+    given = ", ".join(short(a) for a in args)
     return (
-        f"the {kind} {name} made {article} {what}: of {given} it computed "
-        f"{', '.join(map(_short, outs))}{_element(args, at or _first(what, outs))}. "
+        f"the {kind} {name} made {_ARTICLE[what]} {what}: of {given} it computed "
+        f"{', '.join(map(short, outs))}{_element(args, at or _first(what, outs))}. "
     )
 
 
@@ -301,37 +289,11 @@ def _element(args: Sequence[Array], at: tuple[Array, tuple[int, ...]] | None) ->
 
 def _first(what: str, outs: Sequence[Array]) -> tuple[Array, tuple[int, ...]] | None:
     """The first element that is wrong: in which result, and its index."""
-    test = np.isnan if what == "nan" else np.isinf
+    test = _TESTS[what]
     for out in outs:
         if _any(test, [out]):
             return out, tuple(map(int, np.argwhere(test(out._value))[0]))  # type: ignore[attr-defined]
     return None
-
-
-def _short(x: Array) -> str:
-    text = str(x).replace("\n", " ")
-    return f"{x.aval.str_short()} {text if len(text) < 60 else text[:57] + '...'}"
-
-
-def _members(source: Source | None, at: tuple[Array, tuple[int, ...]] | None) -> str:
-    """Which members of vmaps the first element that is wrong belongs to."""
-    return "" if at is None else _listed(source, at[0].shape, at[1])
-
-
-def _listed(source: Source | None, shape: tuple[int, ...], index: Sequence[int]) -> str:
-    found = members_at(members_of(source, shape), [int(k) for k in index])
-    return "".join([f"\n  {member}" for member in found])
-
-
-def _members_of_index(
-    prim: Any, source: Source | None, args: Sequence[Array], at: tuple[int, ...]
-) -> str:
-    """Which members of vmaps an index belongs to."""
-    source = origin.get() if source is None else source
-    if not isinstance(prim, (Gather, AnyScatter)):
-        return ""
-    shape = args[1].shape
-    return _listed(source, shape, (*at, 0)) or _listed(source, shape[:-1], at)
 
 
 def _look(
@@ -343,7 +305,7 @@ def _look(
 ) -> None:
     """Raise where an operation in a program made what is looked for."""
     if config.debug_index.value:
-        _look_at_index(prim, source, args)
+        look_at_index(prim, source, args)
     what = _made(outs, args)
     if what:
         _blame(what, prim.name, source, args, outs, _EXPECTED)
@@ -371,24 +333,11 @@ def _blame(
     expected: str,
     at: tuple[Array, tuple[int, ...]] | None = None,
 ) -> None:
-    where = _where(name, source, _members(source, at or _first(what, outs)))
-    error = NanFound(_message(what, name, args, outs, at=at) + expected + where)
+    said = where(name, source, members(source, at or _first(what, outs)))
+    error = NanFound(_message(what, name, args, outs, at=at) + expected + said)
     if source is not None:
         error.source = source
     raise error
-
-
-def _where(name: str, source: Source | None, members: str) -> str:
-    """The user's line, whose derivative it is, and the iterations of the loops around."""
-    text = at_line(source).replace("at", "made at", 1)
-    if source is not None and source.role and not source.role.endswith(f" of {name}"):
-        text += f", in {source.role}"
-    return text + members + _places()
-
-
-def _places() -> str:
-    """The iterations of loops, and what else is being run one by one, innermost first."""
-    return "".join([f"\n  in {place}" for place in reversed(running.get())])
 
 
 FindNans.run_public = staticmethod(_call_public)
@@ -415,12 +364,8 @@ def looking(setting: config.Setting, new_val: bool) -> Iterator[None]:
     with setting(new_val):
         now = current.get()
         wanted = _finder if _is_looking() else evaluate
-        token = set_current[wanted] if now in (evaluate, _finder) else None
-        try:
+        with use(wanted) if now in (evaluate, _finder) else nullcontext():
             yield
-        finally:
-            if token is not None:
-                current.reset(token)
 
 
 def debug_nans(new_val: bool = True) -> AbstractContextManager[None]:

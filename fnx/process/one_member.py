@@ -8,10 +8,11 @@ from typing import Any
 
 from fnx.core import config
 from fnx.core.array import Array
-from fnx.core.config import checked_axes
+from fnx.core.config import checked_axes, set_checked_axes
 from fnx.core.errors import ConcretizationTypeError, NonConcreteBooleanIndexError
 from fnx.core.interpreter import current
 from fnx.core.jaxpr import eval_jaxpr
+from fnx.core.threads.atomic import during
 from fnx.interpreters.primitives.jit import has_effects
 from fnx.interpreters.primitives.members import (
     Cut,
@@ -66,11 +67,8 @@ def one_member(
 @contextmanager
 def checking(axes: dict, checked: bool) -> Iterator[None]:
     """Within it types say along which of the axes values vary, if that is to be `checked`."""
-    token = checked_axes.set(checked_axes.get().union(axes) if checked else frozenset())
-    try:
+    with during(set_checked_axes, checked_axes.get().union(axes) if checked else frozenset()):
         yield
-    finally:
-        checked_axes.reset(token)
 
 
 def within_a_loop() -> bool:

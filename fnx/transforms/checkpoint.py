@@ -58,6 +58,11 @@ def checkpoint(
         raise TypeMismatch(
             f"checkpoint needs a function, got {type(fun).__name__}: {brief(fun, 80)}"
         )
+    if not (policy is None or callable(policy)):
+        raise TypeMismatch(
+            f"checkpoint with policy={brief(policy, 80)}; expected one of fnx.checkpoint_policies, or a "
+            "function"
+        )
     numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
     names = {static_argnames} if isinstance(static_argnames, str) else set(static_argnames)
 

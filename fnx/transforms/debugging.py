@@ -101,8 +101,8 @@ def print(
 
 
 def _print(checked: bool, fmt: str, /, *args: Any, **kwargs: Any) -> None:
-    if checked and not args:
-        _format(fmt, **dict.fromkeys(kwargs, _Anything()))
+    if checked:
+        _check(fmt, args, kwargs)
     options = np.get_printoptions()
 
     def show(*values: Any, **named: Any) -> None:
@@ -123,12 +123,17 @@ def log(fmt: str | None = None, *args: Any, ordered: bool = False, **kwargs: Any
 
 
 def _log(fmt: str, /, *args: Any, **kwargs: Any) -> None:
-    _format(fmt, *args, **dict.fromkeys(kwargs, _Anything())) if not args else None
+    _check(fmt, args, kwargs)
 
     def tell(*values: Any, **named: Any) -> None:
         logging.getLogger("fnx.debug").info(_format(fmt, *values, **named))
 
     _call(tell, *args, **kwargs)
+
+
+def _check(fmt: str, args: tuple, kwargs: dict) -> None:
+    """Raise where a text is wrong, or names what is not given, while the user's line is known."""
+    _format(fmt, *[_Anything()] * len(args), **dict.fromkeys(kwargs, _Anything()))
 
 
 class _Anything:

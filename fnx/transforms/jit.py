@@ -79,6 +79,9 @@ class Jitted:
         self.plain = not static.any
         # Jitted functions of one kind share what they made of one function.
         self.kind: tuple | None = None
+        if not (static.any or options["compiler"]):
+            chosen = tuple(donated.numbers), tuple(donated.names)
+            self.kind = options["backend"], options["inline"], options["keep_unused"], chosen
         self.places: Callable | None = (
             None  # how results, a tree and their types, say that they lie
         )
@@ -317,6 +320,7 @@ class PlacedJitted(Jitted):
 
     def __init__(self, in_shardings: Any, out_shardings: Any, *given: Any):
         super().__init__(*given)
+        self.kind = None  # each is its own
         self.in_shardings, self.out_shardings = in_shardings, out_shardings
 
     def call(self, args: tuple, kwargs: dict) -> Any:
@@ -410,9 +414,6 @@ def jit(
             )
         if in_shardings is None and out_shardings is None:
             made = Jitted(f, static, given, options)
-            if not (static.any or compiler_options):
-                chosen = (tuple(given.numbers), tuple(given.names))
-                made.kind = (options["backend"], inline, keep_unused, chosen)
         else:
             made = PlacedJitted(in_shardings, out_shardings, f, static, given, options)
         _jitted[made] = None

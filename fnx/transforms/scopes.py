@@ -8,6 +8,7 @@ from fnx.core.config import checked_axes
 from fnx.core.errors import TypeMismatch
 from fnx.core.interpreter import Interpreter, Operation, Tracer, current, evaluate, use
 from fnx.core.source import scopes, set_scopes
+from fnx.core.threads.atomic import during
 from fnx.pytree.flatten_fun import aval_like, check_callable, name_of, wraps
 from fnx.transforms.jit import Jitted, jit
 from fnx.transforms.mutable_refs import AbstractRef, Ref
@@ -73,11 +74,8 @@ def named_scope(name: str) -> Iterator[None]:
         raise TypeMismatch(
             f"named_scope needs a name, a str, not a {type(name).__name__}: {name!r:.60}"
         )
-    token = set_scopes[(*scopes.get(), name)]
-    try:
+    with during(set_scopes, (*scopes.get(), name)):
         yield
-    finally:
-        scopes.reset(token)
 
 
 def named_call(fun: Callable, *, name: str | None = None) -> Callable:

@@ -9,7 +9,7 @@ import pytest
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
-from fnx.core import config, interpreter, transport
+from fnx.core import config, interpreter, source, transport
 from fnx.core.threads.atomic import setter
 from fnx.lowering.cpu.loader import native_calls
 from fnx.sharding import Mesh
@@ -135,6 +135,32 @@ def test_an_interpreter_that_is_forgotten_disturbs_nobody(inner):
     else:
         del forgotten
     assert interpreter.current.get() is interpreter.evaluate
+
+
+MANAGERS = {
+    "a setting": (fnx.debug_index, lambda: config.debug_index.value),
+    "checks for nans": (fnx.debug_nans, lambda: interpreter.current.get().looks),
+    "what calls depend on": (fnx.disable_jit, config.overridden.get),
+    "a transport": (lambda: transport.use({"i": None}), lambda: "i" in transport._in_force.get()),
+    "a name": (lambda: fnx.named_scope("a"), lambda: bool(source.scopes.get())),
+}
+
+
+@pytest.mark.parametrize("name", MANAGERS)
+def test_what_is_forgotten_is_undone_where_it_still_is(name):
+    """As above: of what is within something else, that has undone it; what is alone is undone."""
+    manager, is_on = MANAGERS[name]
+    alone = manager()
+    alone.__enter__()
+    assert is_on()
+    del alone
+    assert not is_on()
+    with manager():
+        forgotten = manager()
+        forgotten.__enter__()
+    assert not is_on()
+    del forgotten
+    assert not is_on()
 
 
 def test_an_interpreter_whose_body_is_closed_is_left():

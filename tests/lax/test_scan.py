@@ -285,3 +285,22 @@ def test_bodies_that_count_their_traces_and_bodies_that_are_objects_are_traced_o
     double.factor = 4.0
     assert float(total(lax.scan(double, 0.0, X)[1])) == 2 * float(found[0])
     assert traces == 3
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda f: lax.map(f, 3.0), r"^map over xs, which has rank 0"),
+        (lambda f: lax.map(f, (np.ones(3), np.ones(2))), r"^map over different lengths: xs\[0\]"),
+        (lambda f: lax.map(f, "a"), r"^the xs of map must be arrays"),
+        (lambda f: lax.map(f, np.ones(3)), r"the body body of map"),
+        (lambda f: lax.associative_scan(f, 1.0), "rank 0; it has no axes"),
+        (lambda f: fnx.checkpoint(f, policy="dots"), r"^checkpoint with policy='dots'"),
+    ],
+)
+def test_errors_are_in_the_words_of_what_was_called(call, message):
+    def body(x):
+        return x if x > 0 else -x
+
+    with pytest.raises((TypeError, ValueError), match=message):
+        call(body)

@@ -13,7 +13,7 @@ import fnx.numpy as jnp
 from fnx.core import dtypes, policy
 from fnx.core.array import ConcreteArray
 from fnx.core.buffer import Buffer
-from fnx.observe.displays import statistics, strip
+from fnx.observe.displays import markup, statistics, strip
 
 LARGE = policy.SUMMARISED_ELEMENTS
 
@@ -135,6 +135,25 @@ def test_runs_of_one_colour_cover_the_grid():
     areas = [int(h) * int(v) for h, v in re.findall(r"h(\d+)v(\d+)h-", drawn)]
     assert sum(areas) == width * height
     assert drawn.count("<path") == 6
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128", "float32", "float64", "int64"])
+def test_what_is_constant_but_for_rounding_has_one_colour(dtype):
+    turns = np.exp(1j * np.linspace(0, 20, 200))
+    x = turns if dtype.startswith("complex") else 0.1 * 3 / 0.3 * np.abs(turns) * 7
+    for shape in ((200,), (10, 20)):
+        constant = jnp.array(x.reshape(shape), dtype)
+        assert page(constant).html.count("<path") == 1
+        assert page(constant.at[(0,) * len(shape)].multiply(2)).html.count("<path") == 2
+
+
+def test_tables_look_alike_where_notebooks_style_tables_of_their_own():
+    """Jupyter aligns cells to the right by a rule with two classes and two elements."""
+    rules = markup.STYLE.replace("\n", "").split("}")
+    selectors = [one for rule in rules for one in rule.partition("{")[0].split(",")]
+    of_tables = [one for one in selectors if re.search(r"[ >](table|tr|th|td)$", one)]
+    assert len(of_tables) >= 4
+    assert all(one.count(".fnx") > 2 for one in of_tables)
 
 
 def test_long_texts_are_folded_and_cut():

@@ -110,9 +110,16 @@ def test_what_is_chosen_against_alone_is_no_mistake():
         np.testing.assert_array_equal(fnx.jit(innocent)(jnp.array(X)), [0.0, 4.0, 1.0])
 
 
-def test_infinities_of_arguments_are_no_mistakes():
+def test_an_infinity_of_an_argument_hides_none_that_is_made():
+    f = fnx.jit(lambda x, bound: jnp.minimum(guilty(x), bound))
     with fnx.debug_infs():
-        assert fnx.jit(lambda x: x * 2.0)(jnp.array([jnp.inf, 0.25]))[0] == jnp.inf
+        f(jnp.array([0.5, 0.25]), jnp.inf)  # a bound that no result has
+        with pytest.raises(FloatingPointError, match=r"\(guilty\)"):
+            f(jnp.array([0.5, 1.0]), jnp.inf)
+        with pytest.raises(
+            FloatingPointError, match=r"an infinity that came in: argument 0, .* first at"
+        ):
+            fnx.jit(lambda x: x * 2.0)(jnp.array([jnp.inf, 0.25]))
 
 
 def test_values_are_those_of_infinities_while_they_are_traced():

@@ -139,7 +139,7 @@ def test_empty_programs_and_empty_profiles_are_shown():
         fnx.jit(lambda x: x * 1j)(jnp.ones(2, jnp.complex64))
     assert len(p.programs) == 4
     assert str(p).count("\n") > 5
-    ElementTree.fromstring(p._repr_html_().split("<pre>")[0])
+    ElementTree.fromstring(p._repr_html_().split("<style>")[0])
 
 
 def test_nested_profiles_and_what_raises():

@@ -37,7 +37,7 @@ def test_lines_and_bytes():
     text = str(found)
     assert "the backward pass of square_of_sine keeps 16 kB" in text
     assert "with checkpoint(f) it keeps 0 B, 16 kB less" in text
-    assert "<pre>" in found._repr_html_()
+    assert 'class="fnx"><pre>' in found._repr_html_()  # in columns, by a style of its own
 
 
 def test_policies_keep_products_of_matrices():

@@ -40,7 +40,7 @@ CASES = {
         lambda: fnx.jit(lambda x: lax.scan(lambda c, y: (c + jnp.log(y), c), 0.0, x))(X),
     ),
     "grad of scan": (
-        "mul",
+        "sqrt",  # of -1, in the first iteration of the reverse sweep; the nan at 0 is made later
         lambda: fnx.grad(lambda x: lax.scan(lambda c, y: (c + root(y), None), 0.0, x)[0])(X),
     ),
     "cond": ("log", lambda: fnx.jit(lambda x: lax.cond(x < 0, jnp.log, jnp.abs, x))(-1.0)),
@@ -89,3 +89,67 @@ def test_a_nan_in_the_text_of_a_program_has_a_line_too():
         with pytest.raises(FloatingPointError, match="operation log made"):  # which is wrong first
             mended(X)
         assert mended(-X).shape == ()
+
+
+GAPS = jnp.array([1.0, jnp.nan])  # data that has none for the second
+CAME_IN = {
+    "an argument": ("argument 1, counted", lambda: fnx.jit(lambda x, y: x * y)(2.0, GAPS)),
+    "in a tree": (
+        "argument 1, counted",
+        lambda: fnx.jit(lambda p: p["a"] @ p["b"])({"a": X[:2], "b": GAPS}),
+    ),
+    "as it is": ("argument 0, counted", lambda: fnx.jit(lambda x: x)(GAPS)),
+    "an array closed over": (
+        "an array that it closes over holds one",
+        lambda: fnx.jit(lambda x: jnp.sum(x * GAPS))(X[:2]),
+    ),
+    "rows of a loop": (
+        "argument 1, counted",
+        lambda: lax.scan(lambda c, y: (c + y, c), 0.0, GAPS),
+    ),
+    "a gradient": ("argument 1, counted", lambda: fnx.jit(fnx.grad(jnp.dot))(X[:2], GAPS)),
+    "members": ("argument 0, counted", lambda: fnx.vmap(fnx.jit(jnp.sqrt))(GAPS)),
+    "half precision": (
+        "argument 0, counted",
+        lambda: fnx.jit(jnp.cumsum)(GAPS.astype(jnp.float16)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CAME_IN)
+def test_a_nan_that_came_in_is_told_as_such(name):
+    which, call = CAME_IN[name]
+    with fnx.debug_nans(), pytest.raises(FloatingPointError, match=which) as found:
+        call()
+    assert "has a nan that came in" in str(found.value)
+    assert "first at [1]" in str(found.value)
+    assert f"at {__file__}" in str(found.value)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+def test_a_nan_that_came_in_hides_none_that_is_made(dtype):
+    data = GAPS.astype(dtype)
+    apart = fnx.jit(lambda x, d: (jnp.sum(d), jnp.log(x[1] - x[0])))
+    beside = fnx.jit(lambda x: jnp.arcsin(x.real))
+    with fnx.debug_nans():
+        with pytest.raises(FloatingPointError, match="operation log made"):
+            apart(X, data)
+        with pytest.raises(FloatingPointError, match=r"operation asin made .* first at \[0\]"):
+            beside(2.0 * data)
+
+
+def test_of_two_that_are_made_the_earlier_is_named():
+    def f(x):
+        return lax.fori_loop(0, 10, lambda k, t: jnp.log(t) + 2.0 - k, x)
+
+    with fnx.debug_nans(), pytest.raises(FloatingPointError, match=r"first at \[1\]") as found:
+        fnx.jit(f)(jnp.array([5.0, 0.1]))  # of both elements in the end
+    assert "in iteration 1 of fori_loop" in str(found.value)
+
+
+def test_a_nan_of_an_argument_that_results_have_not_is_no_mistake():
+    cost = fnx.jit(lambda x: jnp.sum(jnp.where(jnp.isnan(GAPS), 0.0, (x - GAPS) ** 2)))
+    with fnx.debug_nans():
+        assert cost(3.0) == 4.0
+        assert fnx.jit(jnp.nanmean)(GAPS) == 1.0
+        assert (GAPS + 1.0)[0] == 2.0  # what is not compiled computes with what it is given

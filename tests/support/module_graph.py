@@ -104,7 +104,7 @@ scipy/stats             : SURFACE process transforms control_flow scipy/special 
 scipy                   : SURFACE process transforms control_flow scipy/
 example_libraries       : SURFACE process transforms control_flow
 experimental/sparse     : SURFACE process transforms control_flow
-experimental            : SURFACE process transforms control_flow experimental/sparse
+experimental            : SURFACE process process/watching transforms control_flow experimental/sparse
 extend/core             : SURFACE process transforms control_flow
 extend                  : SURFACE process transforms control_flow extend/core
 distributed             : SURFACE lowering lowering/ process

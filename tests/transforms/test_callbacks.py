@@ -285,3 +285,25 @@ def test_a_callback_in_a_linear_function_has_no_transpose(callback):
     with pytest.raises(NotImplementedError, match="_callback has no derivative") as found:
         fnx.linear_transpose(f, 1.0)(1.0)
     assert isinstance(found.value, ValueError)
+
+
+@pytest.mark.parametrize("tell", [fnx.debug.print, fnx.debug.log])
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [("{} {y}", KeyError), ("{} {}", IndexError), ("none", ValueError), ("{", ValueError)],
+)
+def test_a_text_that_is_wrong_is_told_where_it_is_written(tell, text, error):
+    """Not when the program runs, which may be days later, in a callback without a line."""
+
+    def f(x):
+        tell(text, x)
+        return x
+
+    with pytest.raises(error):
+        fnx.make_jaxpr(f)(1.0)
+
+
+def test_texts_that_are_right_are_printed(capsys):
+    text = "{0[0]:.2f} {0[1]} {x.shape} {x[1]!r}"
+    fnx.jit(lambda x: fnx.debug.print(text, x, x=x))(np.arange(2.0))
+    assert capsys.readouterr().out.startswith("0.00 1.0 (2,) ")

@@ -362,9 +362,8 @@ def canonical_axis(axis: Any, ndim: int, name: str = "axis") -> int:
     """A non-negative axis."""
     k = integer(axis, name)
     if not -ndim <= k < ndim:
-        raise AxisError(
-            f"{name} {k} is out of bounds for an array of rank {ndim}; expected -{ndim} <= axis < {ndim}"
-        )
+        expected = f"expected -{ndim} <= axis < {ndim}" if ndim else "it has no axes"
+        raise AxisError(f"{name} {k} is out of bounds for an array of rank {ndim}; {expected}")
     return k + ndim if k < 0 else k
 
 

@@ -9,7 +9,7 @@ from fnx.core.array import ConcreteArray
 from fnx.core.buffer import Buffer, on_host
 from fnx.core.interpreter import Interpreter, Tracer, evaluate
 from fnx.observe.displays import markup
-from fnx.observe.displays.statistics import Summary, cells, is_sampled, summary
+from fnx.observe.displays.statistics import Summary, cells, is_sampled, rounding, summary
 from fnx.observe.displays.strip import legend, strip
 from fnx.process.shardings import SingleDeviceSharding, sharding_of
 
@@ -70,7 +70,7 @@ def _heat(value: np.ndarray) -> str:
         [f'<span style="color:{c}">\u25a0</span> {markup.text(n)} ' for n, c in legend(grid)]
     )
     notes = markup.note("; ".join(said)) if said else ""
-    return strip(grid, label) + (f"<div>{keys}</div>" if keys else "") + notes
+    return strip(grid, label, rounding(value)) + (f"<div>{keys}</div>" if keys else "") + notes
 
 
 def _values(x: ConcreteArray) -> str:

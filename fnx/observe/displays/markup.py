@@ -16,7 +16,8 @@ _DARK = (
     "--fg:#e6edf3;--soft:#9198a1;--bg:#151b23;--in:#0d1117;--line:#3d444d;--link:#4493f8;--name:#79c0ff;"
     "--type:#d2a8ff;--number:#ffa657;--op:#7ee787;--bad:#ff7b72;--warn:#d29922;--adj:#ff9bce"
 )
-# The browser's theme, which notebooks that have a theme of their own overrule.
+# The browser's theme, which notebooks that have a theme of their own overrule. Those style tables, too, by
+# two classes and more: what is said of ours names its class as often as it takes.
 STYLE = f"""<style>
 .fnx{{{_LIGHT};color:var(--fg);background:var(--bg);border:1px solid var(--line);border-radius:6px;
 padding:8px 12px;font:13px/1.45 system-ui,sans-serif;display:inline-block;max-width:100%;
@@ -27,11 +28,11 @@ box-sizing:border-box;overflow:auto;text-align:left}}
 .fnx code,.fnx pre{{font:12px/1.5 ui-monospace,Menlo,Consolas,monospace;color:inherit;background:none;
 padding:0;margin:0;border:0}}
 .fnx pre{{white-space:pre;overflow:auto;max-height:32em;background:var(--in);padding:6px 8px;margin:4px 0}}
-.fnx table{{border-collapse:collapse;margin:4px 0;font:inherit;color:inherit}}
-.fnx tr,.fnx tr:nth-child(even),.fnx tr:hover{{background:none}}
-.fnx th,.fnx td{{text-align:left;padding:1px 14px 1px 0;border:0;vertical-align:top;color:inherit;
-white-space:pre-wrap;max-width:60em;background:none}}
-.fnx th{{color:var(--soft);font-weight:normal}}
+.fnx.fnx.fnx table{{border-collapse:collapse;margin:4px 0;font:inherit;color:inherit}}
+.fnx.fnx.fnx tr{{background:none}}
+.fnx.fnx.fnx th,.fnx.fnx.fnx td{{text-align:left;padding:1px 14px 1px 0;border:0;vertical-align:top;
+color:inherit;white-space:pre-wrap;max-width:60em;background:none}}
+.fnx.fnx.fnx th{{color:var(--soft);font-weight:normal}}
 .fnx summary{{cursor:pointer;color:var(--soft)}}
 .fnx a{{color:inherit;text-decoration:none}}.fnx a:hover{{text-decoration:underline}}
 .fnx .head{{font-weight:600}}.fnx .soft{{color:var(--soft)}}.fnx .bad{{color:var(--bad)}}

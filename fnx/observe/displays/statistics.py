@@ -74,6 +74,12 @@ def summary(value: np.ndarray) -> Summary:
     return Summary(seen.size, value.size, least, float(mean), greatest, nans, infinities)
 
 
+def rounding(value: np.ndarray) -> float:
+    """The relative difference below which numbers of an array differ by how they were rounded alone."""
+    kind = np.result_type(real_values(value.reshape(-1)[:1]), np.float32)
+    return policy.ROUNDED_DIGITS * float(np.finfo(kind).eps)
+
+
 def cells(value: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
     """Of an array of one or two axes: the numbers of at most so many cells, and elements a cell.
 
@@ -97,4 +103,4 @@ def cells(value: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
     return total, steps
 
 
-__all__ = ["Summary", "cells", "is_sampled", "real_values", "sample", "summary"]
+__all__ = ["Summary", "cells", "is_sampled", "real_values", "rounding", "sample", "summary"]

@@ -18,8 +18,11 @@ def colours() -> list[str]:
     return [f"#{int(r):02x}{int(g):02x}{int(b):02x}" for r, g, b in zip(*channels, strict=True)]
 
 
-def _levels(cells: np.ndarray) -> np.ndarray:
-    """The number of each cell's colour; -1, -2, -3 for what is no finite number."""
+def _levels(cells: np.ndarray, rounding: float) -> np.ndarray:
+    """The number of each cell's colour; -1, -2, -3 for what is no finite number.
+
+    Numbers that relatively differ by less than `rounding` are the same.
+    """
     finite = np.isfinite(cells)
     levels = np.where(np.isnan(cells), -1, np.where(cells > 0, -2, -3))
     if finite.any():
@@ -29,7 +32,8 @@ def _levels(cells: np.ndarray) -> np.ndarray:
             known.max() / 2,
         )  # halves, whose difference cannot overflow
         width = greatest - least
-        share = (known / 2 - least) / width if width > 0 else np.full(known.shape, 0.5)
+        alike = width <= rounding * max(abs(least), abs(greatest))
+        share = (known / 2 - least) / width if not alike else np.full(known.shape, 0.5)
         top = policy.STRIP_COLOURS
         levels[finite] = np.clip((share * top).astype(int), 0, top - 1)
     return levels
@@ -46,9 +50,9 @@ def _runs(levels: np.ndarray, level: int, width: int, height: int) -> str:
     return "".join(path)
 
 
-def strip(cells: np.ndarray, label: str) -> str:
+def strip(cells: np.ndarray, label: str, rounding: float = 0.0) -> str:
     """The grid as SVG; NaN and infinities have colours of their own."""
-    levels = _levels(cells)
+    levels = _levels(cells, rounding)
     rows, columns = levels.shape
     width = max(2, min(16, 384 // columns))
     height = 18 if rows == 1 else max(2, min(16, 192 // rows))

@@ -90,10 +90,11 @@ class Pointwise(Primitive):
     def dtype_error(self, avals: tuple) -> TypeMismatch:
         given = ", ".join(dtypes.NAME.get(a.dtype, str(a.dtype)) for a in avals)
         accepted = ", ".join(dtypes.NAME[d] for d in self.accepts)
-        equal = "equal dtypes, " if len(avals) > 1 else ""
+        differ = len({a.dtype for a in avals}) > 1
+        equal = "equal dtypes, " if differ else ""
+        hint = "Convert them first (fnx.numpy's functions promote)." if differ else "Convert first."
         return TypeMismatch(
-            f"{self.name} of operands of dtypes {given}; expected {equal}one of {accepted}. Convert "
-            "them first (fnx.numpy's functions promote)."
+            f"{self.name} of operands of dtypes {given}; expected {equal}one of {accepted}. {hint}"
         )
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:

@@ -5,7 +5,7 @@ of watched.py, and the infinity's sign. Operations are computed twice: of infini
 values, and of the nans, which tells from which operand an infinity in them comes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from fnx.core.array import Array, ConcreteArray
 from fnx.core.jaxpr import subjaxprs
 from fnx.core.primitive import Primitive
 from fnx.core.source import Source
-from fnx.process.watching.watched import Found, _bits, _is_nan, _numbered, _numbers
+from fnx.process.watching.watched import _NANS, Found, _bits, _is_nan, _numbered, _numbers, earliest
 
 GIVEN = (1 << 22) - 1  # the number of infinities that no operation made: float32 has no greater one
 
@@ -22,11 +22,12 @@ GIVEN = (1 << 22) - 1  # the number of infinities that no operation made: float3
 class TracedInfinities:
     """Looks at the operations of a program, and numbers the infinities that they make.
 
-    With `wanted`, a number that another run found in results, `found` is called with what made it.
+    Those of arguments have numbers up to `given`. With `wanted`, a number that another run found in
+    results, `found` is called with what made it.
     """
 
-    def __init__(self, wanted: int = 0, found: Found | None = None):
-        self.count, self.wanted, self.found = 0, wanted, found
+    def __init__(self, given: int = 0, wanted: int = 0, found: Found | None = None):
+        self.count, self.wanted, self.found = given, wanted, found
 
     def evaluate(self, prim: Primitive, values: Sequence[np.ndarray]) -> Any:
         """Results of an operation, in which infinities are the nans of those that they come from."""
@@ -71,16 +72,31 @@ class TracedInfinities:
             _write(bits, new, numbers, np.signbit(values[new]))
 
 
-def number_of_infinity(outs: Sequence[Array]) -> int:
-    """The number of the first infinity in results that an operation made; 0 if there is none."""
-    for out in outs:
-        bits = _bits(out)
-        if bits is not None:
-            found = _numbers(bits)[_is_nan(bits)]
-            found = found[(found > 0) & (found < GIVEN)]
-            if len(found):
-                return int(found[0])
-    return 0
+def number_of_infinity(outs: Sequence[Array], given: int = 0) -> int:
+    """The least number of infinities in results, rather of those made than given; 0 if none has one."""
+    words = [b for b in map(_bits, outs) if b is not None]
+    found = [_numbers(b)[_is_nan(b)] for b in words]
+    return earliest([f[f < GIVEN] for f in found], given)
+
+
+def marked(args: Sequence[Array], test: Callable) -> tuple[Array, ...]:
+    """Arguments, in which what is looked for are nans with the argument's number, counted from 1."""
+    return tuple([_marked_argument(a, k, test) for k, a in enumerate(args, 1)])
+
+
+def _marked_argument(x: Array, number: int, test: Callable) -> Array:
+    held = getattr(x, "_value", None)
+    if type(held) is not np.ndarray or held.dtype.kind not in "fc" or np.isfinite(held).all():
+        return x
+    value, bits = _words(x)
+    if bits is None:
+        return x
+    floats = bits.view(f"f{bits.itemsize}")
+    at = np.flatnonzero(test(floats))
+    negative = np.signbit(floats[at])
+    bits[np.isnan(floats)] = _NANS[bits.dtype]  # those of users may have numbers, too
+    _write(bits, at, np.full(len(at), number), negative)
+    return ConcreteArray(value, x.weak_type)
 
 
 def _words(x: Any) -> tuple[np.ndarray, np.ndarray | None]:
@@ -155,4 +171,4 @@ def _any_number(operands: Sequence[np.ndarray]) -> int:
     return next((k for k in found if k), GIVEN)
 
 
-__all__ = ["TracedInfinities", "number_of_infinity"]
+__all__ = ["TracedInfinities", "marked", "number_of_infinity"]

@@ -208,11 +208,12 @@ class Infinities:
 class Numbered:
     """Looks at the operations of a program, and numbers the nans that they make.
 
-    With `wanted`, a number that another run found in results, `found` is called with what made it.
+    Those of arguments have numbers up to `given`. With `wanted`, a number that another run found in
+    results, `found` is called with what made it.
     """
 
-    def __init__(self, wanted: int = 0, found: Found | None = None):
-        self.count, self.wanted, self.found = 0, wanted, found
+    def __init__(self, given: int = 0, wanted: int = 0, found: Found | None = None):
+        self.count, self.wanted, self.found = given, wanted, found
         self.infinities = Infinities()
 
     def __call__(
@@ -233,8 +234,9 @@ class Numbered:
                 continue
             new = np.flatnonzero(_is_nan(bits) & (_numbers(bits) == 0))
             if len(new) and given:
-                _inherit(bits, new, [b for b in known if b is not None])
-            elif len(new):
+                apart = prim.elementwise and not any([x.dtype.kind == "c" for x in (out, *args)])
+                new = _inherit(apart, bits, new, [b for b in known if b is not None])
+            if len(new):
                 first, self.count = self.count + 1, self.count + len(new)
                 bits[new] = _numbered(bits.dtype, np.arange(first, self.count + 1, dtype=np.uint64))
                 if self.found is not None and first <= self.wanted <= self.count:
@@ -247,14 +249,18 @@ def _has_infinity(x: Array) -> bool:
     return type(x) is ConcreteArray and x.dtype.kind in "fc" and bool(np.isinf(x._value).any())
 
 
-def number_of(outs: Sequence[Array]) -> int:
-    """The number of the first nan in results that has one; 0 if none has."""
-    for out in outs:
-        bits = _bits(out)
-        if bits is not None:
-            found = _numbers(bits)[_is_nan(bits)]
-            if found.any():
-                return int(found[np.flatnonzero(found)[0]])
+def number_of(outs: Sequence[Array], given: int = 0) -> int:
+    """The least number of nans in results, rather of those made than given; 0 if none has one."""
+    words = [b for b in map(_bits, outs) if b is not None]
+    return earliest([_numbers(b)[_is_nan(b)] for b in words], given)
+
+
+def earliest(numbers: Sequence[np.ndarray], given: int) -> int:
+    """The least number greater than `given`, or else greater than 0; 0 if there is none."""
+    for least in (given, 0):
+        found = [int(n[n > least].min()) for n in numbers if (n > least).any()]
+        if found:
+            return min(found)
     return 0
 
 
@@ -288,16 +294,23 @@ def _numbered(dtype: np.dtype, numbers: np.ndarray) -> np.ndarray:
     return np.uint64(_NANS[dtype]) | short << np.uint64(_REST) | numbers >> np.uint64(_SHORT)
 
 
-def _inherit(bits: np.ndarray, new: np.ndarray, args: Sequence[np.ndarray]) -> None:
-    """Give nans without a number those of operands: of the same element, or else of any."""
+def _inherit(
+    apart: bool, bits: np.ndarray, new: np.ndarray, args: Sequence[np.ndarray]
+) -> np.ndarray:
+    """Give nans without a number those of operands: of the same element, or, if not `apart`, of any.
+
+    What is left has none: the operation made it, of an element's operands that are no nans.
+    """
     for a in args:
         numbers = np.where(_is_nan(a), _numbers(a), np.uint64(0))
-        if numbers.any():
-            of = numbers[new] if numbers.shape == bits.shape else numbers[:0]
-            any_of = numbers[np.flatnonzero(numbers)[0]]
-            of = np.where(of > 0, of, any_of) if len(of) else np.full(len(new), any_of)
-            bits[new] = _numbered(bits.dtype, of)
-            return
+        if not len(new) or not numbers.any():
+            continue
+        of = numbers[new] if numbers.shape == bits.shape else np.zeros(len(new), np.uint64)
+        if not apart or len(numbers) == 1:
+            of = np.where(of > 0, of, numbers[np.flatnonzero(numbers)[0]])
+        bits[new[of > 0]] = _numbered(bits.dtype, of[of > 0])
+        new = new[of == 0]
+    return new
 
 
 __all__ = ["Infinities", "Numbered", "Watched", "number_of", "run_watched", "running", "watched"]
