@@ -65,7 +65,7 @@ _SUITES = (
             "test_noinline.test_complicated": "makes a lowering to MLIR",
             "test_noinline.test_num_traces": "makes a lowering to MLIR",
         },
-        known={"test_sharding": "looks where results of jitted functions lie, of two devices"},
+        known={"test_make_jaxpr.test_struct": _MADE_OF},
     ),
     Suite("diffrax", f"{_KIDGER}/diffrax", ("test",), ("optax", "scipy", "tqdm"), uncounted=_XLA),
     Suite(
