@@ -169,7 +169,16 @@ _SUITES = (
     Suite("tinygp", "https://github.com/dfm/tinygp"),
     Suite("jaxlie", "https://github.com/brentyi/jaxlie", needs=("hypothesis",)),
     Suite("jax-cfd", "https://github.com/google/jax-cfd", ("jax_cfd",), files="*_test.py"),
-    Suite("e3nn-jax", "https://github.com/e3nn/e3nn-jax", ("tests",), files="*_test.py"),
+    Suite(
+        "e3nn-jax",
+        "https://github.com/e3nn/e3nn-jax",
+        ("tests",),
+        files="*_test.py",
+        known={
+            "sh_test.test_normalize": "numbers of float32 that cancel, to 1e-5 of what is left: last bits "
+            "decide, with JAX too, where 3 of its 24 cases fail",
+        },
+    ),
     Suite(
         "quax",
         "https://github.com/nstarman/quax",
