@@ -65,7 +65,7 @@ _SUITES = (
             "test_noinline.test_complicated": "makes a lowering to MLIR",
             "test_noinline.test_num_traces": "makes a lowering to MLIR",
         },
-        known={"test_sharding": "looks where results of jitted functions lie, of two devices"},
+        known={"test_make_jaxpr.test_struct": _MADE_OF},
     ),
     Suite("diffrax", f"{_KIDGER}/diffrax", ("test",), ("optax", "scipy", "tqdm"), uncounted=_XLA),
     Suite(
@@ -169,7 +169,16 @@ _SUITES = (
     Suite("tinygp", "https://github.com/dfm/tinygp"),
     Suite("jaxlie", "https://github.com/brentyi/jaxlie", needs=("hypothesis",)),
     Suite("jax-cfd", "https://github.com/google/jax-cfd", ("jax_cfd",), files="*_test.py"),
-    Suite("e3nn-jax", "https://github.com/e3nn/e3nn-jax", ("tests",), files="*_test.py"),
+    Suite(
+        "e3nn-jax",
+        "https://github.com/e3nn/e3nn-jax",
+        ("tests",),
+        files="*_test.py",
+        known={
+            "sh_test.test_normalize": "numbers of float32 that cancel, to 1e-5 of what is left: last bits "
+            "decide, with JAX too, where 3 of its 24 cases fail",
+        },
+    ),
     Suite(
         "quax",
         "https://github.com/nstarman/quax",

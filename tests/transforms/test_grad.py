@@ -229,6 +229,18 @@ def test_check_grads_finds_a_wrong_rule():
         fnx.test_util.check_grads(lambda x: lax.stop_gradient(x) * x, (0.3,), 1, modes=["rev"])
 
 
+def test_check_jvp_lets_n_elements_differ_by_n_tolerances():
+    def off_by(error):
+        return lambda xs, ts: (2.0 * xs[0], 2.0 * ts[0] + error)
+
+    check = lambda error: fnx.test_util.check_jvp(
+        lambda x: 2.0 * x, off_by(error), (jnp.ones(10),), atol=1e-3, rtol=1e-9
+    )
+    check(5e-3)  # as JAX does
+    with pytest.raises(AssertionError, match="tangent"):
+        check(2e-2)
+
+
 def test_check_grads_of_complex_functions():
     z = jnp.array([0.3 + 0.2j, -1.0 + 0.5j])
     fnx.test_util.check_grads(lambda z: z**3 + jnp.exp(z), (z,), order=2)
