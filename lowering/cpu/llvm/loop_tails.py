@@ -55,6 +55,7 @@ def whole(loop: Loop, halves: Mapping[Expr, int], rows: bool) -> Loop:
         if (
             not rows
             or loop.extent.attr > thresholds.IN_PLACE_ROW
+            and any([e.op == "select" for e in nodes(exprs)])
             or not _reads_elsewhere(stores, exprs, halves)
         ):
             return loop

@@ -69,7 +69,9 @@ INLINED_LINES = 19
 CALLED_LINES = 76  # from which on none does
 MANY_CALLS = 100  # of kernels, from which on a program is compiled quickly
 UNROLLED_TAIL = 16  # elements up to which loops are left to LLVM, which unrolls most of them
-IN_PLACE_ROW = 64  # elements up to which a row that is read where it is written, too, gains by that
+IN_PLACE_ROW = (
+    64  # elements up to which a row of choices that is read where it is written gains by that
+)
 COSTLY_TAIL = 4  # elements of which a vector of a costly function is made at least
 LONG_LOOP = 1 << 12  # elements from which on the rest of a loop of costly functions does not matter
 WAITING = 12  # other operations after one another from which on a core waits for them,

@@ -287,3 +287,17 @@ def number(e, known):
     a, b = (number(x, known) for x in e.args)
     made = {"add": a + b, "sub": a - b, "mul": a * b, "min": min(a, b), "max": max(a, b)}
     return made[e.op] if e.op in made else {"div": a // b}[e.op]
+
+
+@pytest.mark.parametrize("chosen", [False, True])
+def test_long_rows_beside_what_they_read_are_whole_vectors_but_for_choices(chosen):
+    """Of which LLVM makes masks, and then several vectors side by side."""
+    i, x = scalar.counter("i", 200), Buffer("x", "float64", 1000, "argument")
+    value = scalar.load(x, scalar.add(i, scalar.size(500)), "float64")
+    if chosen:
+        positive = scalar.apply("gt", value, scalar.const(0.0, "float64"))
+        value = scalar.apply("select", positive, value, scalar.const(1.0, "float64"))
+    store = Store(x, scalar.add(i, scalar.size(1)), value)
+    loop = Loop(i, scalar.size(200), [store], kind=LoopKind.VECTORIZED)
+    made = loop_tails.whole(loop, {}, True)
+    assert isinstance(made, loop_tails.Overlapped) == (not chosen)
