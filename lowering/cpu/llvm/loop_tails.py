@@ -55,6 +55,7 @@ def whole(loop: Loop, halves: Mapping[Expr, int], rows: bool) -> Loop:
         if (
             not rows
             or loop.extent.attr > thresholds.IN_PLACE_ROW
+            and any([e.op == "select" for e in nodes(exprs)])
             or not _reads_elsewhere(stores, exprs, halves)
         ):
             return loop
@@ -67,13 +68,36 @@ def whole(loop: Loop, halves: Mapping[Expr, int], rows: bool) -> Loop:
     number, lane = scalar.var("int64", "t"), scalar.var("int64", "j")
     # Computed when the program runs: folded here, they could be numbers in the code.
     last = scalar.node("sub", "int64", (n, width))
+    early = _early(loop, stores, lanes, halves)
+    start = scalar.mul(number, width)
+    if early is not None:
+        n = scalar.node("add", "int64", (n, scalar.size(early)))
+        start = scalar.node("sub", "int64", (start, scalar.size(early)))
     before = scalar.node("div", "int64", (scalar.node("sub", "int64", (n, scalar.size(1))), width))
     vectors = scalar.node("add", "int64", (before, scalar.size(1)))
-    start = scalar.apply("min", scalar.mul(number, width), last)
+    start = scalar.apply("min", start, last)
+    if early is not None:
+        start = scalar.apply("max", start, scalar.size(0))
     new = replacing({loop.index: scalar.add(start, lane)})
     body = [traversal.rewritten(s, new) for s in loop.body]
     inner = Loop(lane, width, body, kind=LoopKind.VECTORIZED, rolled=True)
     return Overlapped(number, vectors, [inner], kind=LoopKind.of(parallel=loop.kind.parallel))
+
+
+def _early(loop: Loop, stores: list[Store], lanes: int, halves: Mapping[Expr, int]) -> int | None:
+    """How many elements the first vector would lie before its row, if those after it are to store lines.
+
+    A row that begins behind a boundary begins within a line: each of its vectors would store into two.
+    None where rows begin with their arrays, or stores differ.
+    """
+    places = [dependence.terms(s.index) for s in stores]
+    if not all([number for _, number in places]):
+        return None
+    line = min([lanes, *(thresholds.LINE // itemsize(s.buffer.dtype) for s in stores)])
+    factors = [f for own, _ in places for f in own if f != (loop.index, 1)]
+    whole = not any([halves.get(leaf, 1) * factor % line for leaf, factor in factors])
+    ahead = {number % line for _, number in places}
+    return ahead.pop() if whole and len(ahead) == 1 else 0
 
 
 def _reads_elsewhere(stores: list[Store], exprs: list[Expr], halves: Mapping[Expr, int]) -> bool:

@@ -45,6 +45,7 @@ PACKED_WRITE = 8  # where problems are so many elements apart that LLVM does not
 PACKED_READ = 6  # writing, and reading
 TILED = 400  # cache lines from which on transposed access goes tile by tile
 TILE = (64, 16)  # elements of a tile: along what is read contiguously, and across
+LINE = 64  # bytes of a line of the caches
 CACHE_SETS = 64  # of the nearest cache
 POLLED_WORK = 1 << 30  # operations of a loop, about a second, in which Ctrl-C should be heard
 LEAST_ELEMENTS = 4  # batch elements from which on their loops run side by side,
@@ -70,7 +71,9 @@ INLINED_LINES = 19
 CALLED_LINES = 76  # from which on none does
 MANY_CALLS = 100  # of kernels, from which on a program is compiled quickly
 UNROLLED_TAIL = 16  # elements up to which loops are left to LLVM, which unrolls most of them
-IN_PLACE_ROW = 64  # elements up to which a row that is read where it is written, too, gains by that
+IN_PLACE_ROW = (
+    64  # elements up to which a row of choices that is read where it is written gains by that
+)
 COSTLY_TAIL = 4  # elements of which a vector of a costly function is made at least
 LONG_LOOP = 1 << 12  # elements from which on the rest of a loop of costly functions does not matter
 WAITING = 12  # other operations after one another from which on a core waits for them,
@@ -83,6 +86,7 @@ GRAIN_WORK = 1 << 17  # operations worth a task of their own: a few microseconds
 PREFETCHED_BUFFER = 1 << 22  # bytes of a buffer of which nothing stays in a core's caches,
 ROW_ENDS = 16  # elements between one such row and the next, at most,
 PREFETCHED_ROW = (4, 256)  # and lines of rows asked for at once, a third of the nearest one
+PREFETCHED_AHEAD = (4, 1 << 13)  # rows, and bytes, that are asked for before they are read, at most
 REGISTER_OPERATIONS = 3  # for each number, if what a loop needs registers for is numbers
 
 # lowering/cpu/jit

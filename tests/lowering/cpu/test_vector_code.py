@@ -9,9 +9,10 @@ import pytest
 import fnx as jax
 import fnx.numpy as jnp
 from fnx import lax
-from fnx.core import config
+from fnx.core import config, scalar
 from fnx.lowering.cpu.llvm import kernel_facts, loop_tails
 from fnx.lowering.cpu.processor import features
+from fnx.lowering.ir.kernel import Buffer, Loop, LoopKind, Store
 
 
 def triads(x, y):
@@ -252,3 +253,51 @@ def test_llvm_says_nothing_of_short_loops(columns, capfd):
     with config.cache(False):
         jax.jit(lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (3, 2), (1, 1), "SAME"))(x)
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("stride", [64, 60])
+@pytest.mark.parametrize("begin", [0, 1, 3, 8, 13])
+@pytest.mark.parametrize("n", [17, 24, 47])
+def test_vectors_behind_a_boundary_store_whole_lines(n, begin, stride):
+    """All elements are computed; vectors but the first and the last begin where lines do, if rows do."""
+    i, row = scalar.counter("i", n), scalar.counter("r", 9)
+    place = scalar.add(scalar.mul(row, scalar.size(stride)), scalar.size(stride + begin))
+    x, y = (Buffer(name, "float64", 40 * stride, "argument") for name in "xy")
+    at = scalar.add(place, i)
+    store = Store(y, at, scalar.load(x, at, "float64"))
+    loop = Loop(i, scalar.size(n), [store], kind=LoopKind.VECTORIZED)
+    made = loop_tails.whole(loop, {}, True)
+    (inner,) = made.body
+    lanes = inner.extent.attr
+    first_of = lambda k: number(inner.body[0].index, {made.index: k, inner.index: 0, row: 0})
+    starts = [first_of(k) for k in range(number(made.extent, {}))]
+    first = stride + begin
+    assert {s + k - first for s in starts for k in range(lanes)} == set(range(n))
+    line = min(lanes, 64 // 8)
+    if stride % line == 0 and begin:
+        assert not any([s % line for s in starts[1:-1]])
+
+
+def number(e, known):
+    """What an expression of integers is."""
+    if e in known:
+        return known[e]
+    if e.op in ("size", "const"):
+        return e.attr
+    a, b = (number(x, known) for x in e.args)
+    made = {"add": a + b, "sub": a - b, "mul": a * b, "min": min(a, b), "max": max(a, b)}
+    return made[e.op] if e.op in made else {"div": a // b}[e.op]
+
+
+@pytest.mark.parametrize("chosen", [False, True])
+def test_long_rows_beside_what_they_read_are_whole_vectors_but_for_choices(chosen):
+    """Of which LLVM makes masks, and then several vectors side by side."""
+    i, x = scalar.counter("i", 200), Buffer("x", "float64", 1000, "argument")
+    value = scalar.load(x, scalar.add(i, scalar.size(500)), "float64")
+    if chosen:
+        positive = scalar.apply("gt", value, scalar.const(0.0, "float64"))
+        value = scalar.apply("select", positive, value, scalar.const(1.0, "float64"))
+    store = Store(x, scalar.add(i, scalar.size(1)), value)
+    loop = Loop(i, scalar.size(200), [store], kind=LoopKind.VECTORIZED)
+    made = loop_tails.whole(loop, {}, True)
+    assert isinstance(made, loop_tails.Overlapped) == (not chosen)

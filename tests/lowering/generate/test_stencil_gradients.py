@@ -1,6 +1,7 @@
 """Gradients of simulations on grids, however their stencils are written, against the plain interpreter."""
 
 import os
+import re
 from functools import partial
 
 import numpy as np
@@ -199,6 +200,24 @@ def test_what_rows_of_far_stacks_are_stored_into_is_asked_for(monkeypatch, no_co
     assert not asks()  # they are near
     monkeypatch.setattr(thresholds, "PREFETCHED_BUFFER", 40 * 40 * 8 * 5)
     assert asks()
+
+
+@pytest.mark.own_code
+def test_rows_of_far_stacks_are_asked_for_before_they_are_read(monkeypatch, no_code):
+    """Those that periodic fields read at their ends first, and loops that do not write what they read."""
+
+    def step(c, u):
+        around = jnp.roll(u, 1, 0) + jnp.roll(u, -1, 0) + jnp.roll(u, 1, 1) + jnp.roll(u, -1, 1)
+        return c + around * c, None
+
+    back = lambda c, us: lax.scan(step, c, us, reverse=True)[0]
+    arguments = np.ones((40, 40)), np.random.default_rng(0).uniform(size=(6, 40, 40))
+    text = lambda: fnx.jit(partial(back)).lower(*arguments).as_text("llvm")
+    request = re.compile(r"@llvm\.prefetch\.p0\(ptr %\S+, i32 0, i32 3, i32 1\)")
+    assert not request.search(text())  # they are near
+    monkeypatch.setattr(thresholds, "PREFETCHED_BUFFER", 40 * 40 * 8 * 5)
+    assert request.search(text())
+    agree(back, arguments, "float64")
 
 
 @pytest.mark.parametrize("step", [set_wave, padded_wave])
