@@ -339,7 +339,8 @@ class _Run:
         count = len(call.inputs)
         library = self.executable.library(s)
         if library and self.driver.handle is not None:
-            self.by_library(library, call, places)
+            what = f"{call.name}, a library's,"
+            self.driver.call(what, self.by_library, library, call, places)
             return
         given = [
             self.driver.download(memory, offset, shape, dtypes.canonical(dtype))
