@@ -147,9 +147,12 @@ class Compiled:
             else:
                 memory = memories[alias]
             results.append(ConcreteArray(like.beside(memory), weak_type))  # type: ignore[arg-type]
-        run(memories, fresh)
-        if self._overwritten:
-            self._give_up(args)
+        work = run.workspace()
+        try:
+            run(memories, fresh, work)
+        finally:
+            if self._overwritten:  # by half a program, where that failed
+                self._give_up(args)
         return results
 
     def _give_up(self, args: Sequence[Any]) -> None:

@@ -115,6 +115,29 @@ def test_errors_of_libraries_are_ours(cupy, gpu, monkeypatch):
         on_gpu(jnp.linalg.qr)(X)
 
 
+def test_what_half_a_program_has_overwritten_is_deleted(gpu):
+    f = on_gpu(lambda x: (x * 2 + x.sum(), x.max(0)), donate_argnums=0)
+    given = [on_gpu(lambda x: x * 1.0)(X) for _ in range(2)]
+    known, launches = gpu.call, []
+
+    def call(name, *about):
+        launches.append(name == "launch")
+        if sum(launches) > 1:
+            gpu.fails["launch"] = CUDAError("CUDA_ERROR_INVALID_CONFIGURATION: no")
+        known(name, *about)
+
+    gpu.call = call
+    with pytest.raises(JaxRuntimeError, match="INVALID_CONFIGURATION"):
+        f(given[0])
+    gpu.call = known
+    gpu.fails.clear()
+    assert given[0].is_deleted()
+    gpu.fails["load"] = CUDAError("CUDA_ERROR_NO_BINARY_FOR_GPU: no")
+    with pytest.raises(JaxRuntimeError, match="NO_BINARY"):
+        on_gpu(lambda x: x * 3, donate_argnums=0)(given[1])
+    np.testing.assert_array_equal(given[1], X)  # which nothing has touched
+
+
 class Theirs:
     """An array of another library on the GPU."""
 
