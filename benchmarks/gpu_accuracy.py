@@ -34,7 +34,8 @@ def evaluate(op: str, arrays: list[np.ndarray]) -> np.ndarray:
     places = [driver.allocate(x.nbytes) for x in (*arrays, arrays[0])]
     for memory, x in zip(places, arrays, strict=False):
         driver.upload(memory, 0, x)
-    Executable(plan, limits, driver)(places[:-1], places[-1:])
+    run = Executable(plan, limits, driver)
+    run(places[:-1], places[-1:], run.workspace())
     return driver.download(places[-1], 0, arrays[0].shape, arrays[0].dtype)
 
 

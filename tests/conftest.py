@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -33,13 +34,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The backend of the command line, before fnx is imported: tests' own processes have it too."""
+    """The backend of the command line, which tests' own processes have, too."""
     device = config.getoption("--device")
     if device not in ("", "cpu", "cuda"):
         raise pytest.UsageError(f"--device {device}: expected cpu or cuda")
     chosen = "cuda" if device == "cuda" else config.getoption("--backend")
     if chosen:
         os.environ["FNX_BACKEND"] = chosen
+        if "fnx" in sys.modules:  # which a folder's conftest has imported already
+            sys.modules["fnx"].config.update("backend", chosen)
     if chosen == "cuda":
         _check_gpu()
 

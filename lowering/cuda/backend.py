@@ -1,16 +1,16 @@
 """The CUDA backend: a jaxpr's plan, its kernels as text and as machine code, and its runs on a device."""
 
 import sys
+import threading
 import time
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from fnx.core import config, scalar
 from fnx.core.array import Array, ConcreteArray, see_placed
 from fnx.core.backend import Memory
 from fnx.core.jaxpr import Jaxpr
-from fnx.core.threads.fork_safety import cached_property
+from fnx.core.threads.fork_safety import cached_property, fork_safe
 from fnx.lowering import pipeline, report
 from fnx.lowering.ir import printer, verifier
 
@@ -23,10 +23,20 @@ from .kernels import plan as plans
 from .kernels.thresholds import LIMITS, SIMULATED, Limits
 from .target import CudaTarget
 
+drivers: list[Driver] = []  # of this process: none yet, or one
+_first = fork_safe(threading.RLock())
 
-@lru_cache(maxsize=1)
+
 def driver() -> Driver:
     """The driver of this process: a GPU's, or the simulator's where Numba was told to simulate."""
+    if not drivers:
+        with _first:  # one thread makes it: the streams of two would not wait for each other
+            if not drivers:
+                drivers.append(_made())
+    return drivers[0]
+
+
+def _made() -> Driver:
     see_placed()
     if simulator.is_simulated():
         from .simulated_driver import SimulatedDriver
@@ -122,8 +132,9 @@ class Compiled:
         """Results of arrays that lie on the device."""
         run = self._executable
         for k in self._overwritten:
-            # References: the array's own, that of `inputs`, that of the call. Else another array has them.
-            if sys.getrefcount(inputs[k]) > 3:
+            # References: the array's own, that of `inputs`, that of the call. Else another array has
+            # them; memory that is lent is another library's array's, too.
+            if sys.getrefcount(inputs[k]) > 3 or inputs[k].memory.is_lent:
                 inputs[k] = inputs[k].copied()
         memories = [b.memory for b in inputs]
         allocate = run.driver.allocate
@@ -136,9 +147,12 @@ class Compiled:
             else:
                 memory = memories[alias]
             results.append(ConcreteArray(like.beside(memory), weak_type))  # type: ignore[arg-type]
-        run(memories, fresh)
-        if self._overwritten:
-            self._give_up(args)
+        work = run.workspace()
+        try:
+            run(memories, fresh, work)
+        finally:
+            if self._overwritten:  # by half a program, where that failed
+                self._give_up(args)
         return results
 
     def _give_up(self, args: Sequence[Any]) -> None:

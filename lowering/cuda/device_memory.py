@@ -97,7 +97,6 @@ class Held:
             if not self.is_lent and driver.blocks.kept(self._size, self._memory):
                 return
             with suppress(JaxRuntimeError):
-                driver.check("giving memory back")
                 if self.is_lent:
                     driver.settle()
-            self._memory.close(driver.stream)
+                driver.call("giving memory back", self._memory.close, driver.stream)

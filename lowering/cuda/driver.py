@@ -62,6 +62,10 @@ class Driver(Protocol):
     place: GpuDevice
     handle: int | None  # of the stream, for libraries; None where there are none
 
+    def call(self, what: str, call: Callable, *args: Any, **kws: Any) -> Any:
+        """What a call gives that is CUDA's or a library's; an error of ours where it fails."""
+        ...
+
     def allocate(self, nbytes: int, what: str = "an array") -> Memory:
         """New memory for what errors then name; OutOfMemory if there is none left."""
         ...

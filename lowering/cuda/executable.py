@@ -74,12 +74,16 @@ class Executable:
             self._libraries[s] = libraries.function(s.call)
         return self._libraries[s]
 
-    def __call__(self, inputs: Sequence[Memory], outputs: Sequence[Memory]) -> None:
-        """Compute the outputs: memory for each of them, which may be an input's."""
+    def workspace(self) -> Memory | None:
+        """Memory of a call, when the kernels are loaded: what fails before numbers change fails here."""
+        assert self._functions is not None
         size = self.plan.workspace
-        work = None
-        if size:
-            work = self.driver.allocate(size, self._workspace)
+        return self.driver.allocate(size, self._workspace) if size else None
+
+    def __call__(
+        self, inputs: Sequence[Memory], outputs: Sequence[Memory], work: Memory | None
+    ) -> None:
+        """Compute the outputs: memory for each of them, which may be an input's."""
         arrays = [*inputs, *outputs]
         addresses = [work.address if work else 0, *[m.address for m in arrays]]
         run = self._run(addresses)
@@ -339,7 +343,8 @@ class _Run:
         count = len(call.inputs)
         library = self.executable.library(s)
         if library and self.driver.handle is not None:
-            self.by_library(library, call, places)
+            what = f"{call.name}, a library's,"
+            self.driver.call(what, self.by_library, library, call, places)
             return
         given = [
             self.driver.download(memory, offset, shape, dtypes.canonical(dtype))

@@ -10,11 +10,13 @@ import gc
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from contextlib import suppress
+from typing import Any
 
 import numpy as np
 
 from fnx.core.errors import JaxRuntimeError
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.threads.fork_safety import cached_property
 
 from . import device_code
@@ -44,12 +46,13 @@ class DeviceLost(JaxRuntimeError):
     """A GPU failed such that this process can use it no more; the CPU goes on."""
 
 
-class Loaded(NamedTuple):
+@dataclass(eq=False)
+class Loaded:
     """A kernel that can be launched, as CUDA's driver knows it, and whose it is."""
 
     handle: Any
     name: str
-    kernel: Any  # holds the code
+    kernel: Any  # holds the code, which is unloaded when nobody has this
 
 
 def _first_device() -> Any:
@@ -93,7 +96,8 @@ class GpuDriver:
         self.stream = self.device.create_stream()
         self._stream = _handle(self.stream)
         self.handle = int(self.stream.handle)
-        self.asked: dict[str, None] = {}  # kernels, since the GPU was last known to be well
+        # Kernels, since the GPU was last known to be well: their code stays until they have run.
+        self.asked: dict[Loaded, None] = {}
         self.lost = ""
         self.memory = Usage()
         self.blocks = Blocks(self.memory_limit() >> 10)
@@ -102,8 +106,8 @@ class GpuDriver:
     def architecture(self) -> str:
         return f"sm_{self.device.arch}"
 
-    def _call(self, what: str, call: Callable, *args: Any, **kws: Any) -> Any:
-        """What a call of CUDA's gives; an error of ours where it fails."""
+    def call(self, what: str, call: Callable, *args: Any, **kws: Any) -> Any:
+        """What a call gives that is CUDA's or a library's; an error of ours where it fails."""
         self.check(what)
         try:
             return call(*args, **kws)
@@ -130,7 +134,7 @@ class GpuDriver:
             self._own.is_ready = True
 
     def failure(self, what: str, said: str) -> JaxRuntimeError:
-        asked = ", ".join([*self.asked]) or "nothing"
+        asked = ", ".join({f.name: None for f in [*self.asked]}) or "nothing"
         self.asked.clear()
         text = f"{what} failed on the GPU: {said}. What it had been asked for before: {asked}."
         if not any(code in said for code in _FATAL):
@@ -153,7 +157,7 @@ class GpuDriver:
     def _new(self, size: int, nbytes: int, what: str) -> Any:
         ask = lambda: self.device.allocate(size, stream=self.stream)
         try:
-            return self._call(f"the allocation of {nbytes} bytes", ask)
+            return self.call(f"the allocation of {nbytes} bytes", ask)
         except DeviceLost:
             raise
         except JaxRuntimeError as error:
@@ -196,7 +200,7 @@ class GpuDriver:
             if int(error):
                 raise RuntimeError(repr(error))
 
-        self._call(f"a copy of {nbytes} bytes", ask)
+        self.call(f"a copy of {nbytes} bytes", ask)
 
     # --- kernels
 
@@ -210,7 +214,7 @@ class GpuDriver:
 
         name = f"{program}: {printed.name}" if program else printed.name
         make = lambda: ObjectCode.from_cubin(code.cubin).get_kernel(code.entry)
-        kernel = self._call(f"loading {name}", make)
+        kernel = self.call(f"loading {name}", make)
         return Loaded(driver.CUfunction(int(kernel.handle)), name, kernel)
 
     def bind(
@@ -235,36 +239,48 @@ class GpuDriver:
     def record(self, launches: Callable[[], None]) -> Callable[[], None] | None:
         # On a stream of its own: what other threads ask for meanwhile, and memory that goes back, is not
         # recorded.
-        builder = self._call("recording a graph", self.device.create_graph_builder)
-        before = dict(self.asked)
-        self._call("recording a graph", builder.begin_building)
+        builder = self.call("recording a graph", self.device.create_graph_builder)
+        self.call("recording a graph", builder.begin_building)
+        before, self.asked = self.asked, {}
         try:
             self._own.target = _handle(builder.stream)
             launches()
+        except BaseException:
+            with suppress(Exception):  # a recording that failed ends with an error of its own
+                builder.end_building()
+            raise
         finally:
             self._own.__dict__.pop("target", None)
-            builder.end_building()
-        names = {n: None for n in self.asked if n not in before}
-        graph = self._call("recording a graph", builder.complete)
+            functions, self.asked = self.asked, {**before, **self.asked}
+        self.call("recording a graph", builder.end_building)
+        graph = self.call("recording a graph", builder.complete)
 
         def run() -> None:
-            self._call("the launch of a graph", graph.launch, self.stream)
-            self.asked.update(names)
+            self.call("the launch of a graph", graph.launch, self.stream)
+            self.asked.update(functions)
 
         return run
 
     def synchronize(self) -> None:
-        self._call("waiting for what was asked for", self.stream.sync)
-        self.asked.clear()
+        what = "waiting for what was asked for"
+        self.check(what)
+        asked, self.asked = self.asked, {}  # what other threads ask for meanwhile may not have run
+        try:
+            self.stream.sync()
+        except BaseException as error:
+            self.asked = {**asked, **self.asked}
+            if not isinstance(error, Exception):
+                raise
+            raise self.failure(what, f"{type(error).__name__}: {error}") from error
 
     def settle(self) -> None:
-        self._call("waiting for the device", self.device.sync)
+        self.call("waiting for the device", self.device.sync)
 
     def memory_limit(self) -> int:
         """Bytes of the device."""
         from cuda.bindings import driver
 
-        return int(self._call("asking for its memory", driver.cuMemGetInfo)[2])
+        return int(self.call("asking for its memory", driver.cuMemGetInfo)[2])
 
     def memory_stats(self) -> dict[str, int]:
         return {**self.memory.stats(), "bytes_limit": self.memory_limit()}

@@ -19,7 +19,7 @@ class Foreign:
     """Memory of another library's, which its owner keeps as long as this lives."""
 
     def __init__(self, address: int, nbytes: int, owner: Any):
-        self.address, self.nbytes, self._owner, self.is_lent = address, nbytes, owner, False
+        self.address, self.nbytes, self._owner, self.is_lent = address, nbytes, owner, True
 
     def __del__(self) -> None:
         """Its owner may use the memory again at once: when nothing of ours reads it any more."""

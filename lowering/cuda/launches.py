@@ -44,7 +44,7 @@ class Launch:
         (error,) = self._ask(driver.target("a launch"), self._given, 0)
         if error:
             raise driver.failure(f"the launch of {function.name}", repr(error))
-        driver.asked[function.name] = None
+        driver.asked[function] = None
 
 
 def words(places: Iterable[tuple[int, int, int, bool]]) -> tuple[list[int], list[int]]:

@@ -17,6 +17,7 @@ from fnx.core.backend import Memory, donation
 from fnx.core.errors import FnxError
 from fnx.core.jaxpr import Jaxpr
 from fnx.core.threads.fork_safety import cached_property
+from fnx.core.threads.whole_imports import whole
 from fnx.lowering import pipeline, report, reproducer
 from fnx.lowering.cpu.loader import native_calls
 from fnx.lowering.cpu.loader.progress import interrupted, watched
@@ -58,6 +59,7 @@ class Compiled:
         self.printed = program_printer.emit(self.program)
 
     def _load(self) -> None:
+        whole("numba")
         from . import load
 
         if load.jit_is_disabled():

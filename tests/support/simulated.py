@@ -57,7 +57,7 @@ def run(jaxpr: Any, values: Sequence[np.ndarray], target: Any = None) -> list[np
         driver.upload(inputs[-1], 0, v)
     avals = jaxpr.out_avals
     outs = [driver.allocate(max(a.size, 1) * a.dtype.itemsize) for a in avals]
-    executable(inputs, outs)
+    executable(inputs, outs, executable.workspace())
     return [driver.download(m, 0, a.shape, a.dtype) for m, a in zip(outs, avals, strict=True)]
 
 

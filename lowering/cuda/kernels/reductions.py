@@ -12,7 +12,7 @@ from fnx.lowering.ir.kernel import Eval, Let, Loop, LoopKind, Stmt, Store
 
 from . import combining, independence, rows, several
 from .plan import Axes, Scheduling
-from .thresholds import Limits
+from .thresholds import GPU, Limits
 
 
 def whole(scheduler: Scheduling, s: Loop, name: str, note: str) -> bool:
@@ -39,13 +39,17 @@ def scheduled(scheduler: Scheduling, axes: Axes, body: list[Stmt], name: str, no
     by_columns = bool(axes) and not any(_is_along(x, [i for i, _ in axes]) for x in loops)
     if not rows.private(body) and _split(scheduler, axes, body, by_columns, name, note):
         return True
-    if by_columns and count >= (limits.parallel if _differ(loops, axes) else limits.blocks):
+    # What a thread would keep lies far from it, where it is much.
+    is_large = terms >= limits.lanes and rows.own_bytes(body) > GPU.stack_bytes
+    least = limits.parallel if _differ(loops, axes) else limits.blocks
+    if by_columns and count >= least and not is_large:
         return False
     if axes and _is_for_warps(limits, count, terms, body):
         lanes = min(limits.lanes, limits.threads)
         if _shared_rows(scheduler, axes, body, lanes, name, note):
             return True
-    if terms < limits.row if not axes or count >= limits.parallel else terms < limits.parallel:
+    least = limits.row if not axes or count >= limits.parallel else limits.parallel
+    if terms < least and not is_large:
         return False
     return _shared_rows(scheduler, axes, body, limits.threads, name, note)
 

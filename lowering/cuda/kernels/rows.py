@@ -34,6 +34,11 @@ def touched(buffer: Buffer, body: list[Stmt]) -> int:
     return min(buffer.size, max((_highest(e, ranges) + 1 for e in places), default=1))
 
 
+def own_bytes(body: list[Stmt]) -> int:
+    """Bytes of the arrays that each iteration has to itself."""
+    return sum(touched(b, body) * itemsize(b.dtype) for b in private(body))
+
+
 def _highest(place: Expr, ranges: dict[Expr, tuple[int, int]]) -> int:
     """The highest number that a position is."""
     parts, number = dependence.terms(place)

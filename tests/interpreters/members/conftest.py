@@ -10,6 +10,8 @@ from fnx.lowering.cpu.processor import thresholds
 @pytest.fixture(autouse=True)
 def runs(monkeypatch):
     """Teams for whatever there is, and how often one ran."""
+    if config.backend.value != "cpu":
+        pytest.skip("teams of threads are the CPU backend's alone")
     monkeypatch.setattr(thresholds, "TEAM", -1)
     monkeypatch.setattr(thresholds, "EXCHANGE", 0)
     monkeypatch.setattr(thresholds, "CROWDED_EXCHANGE", 0)

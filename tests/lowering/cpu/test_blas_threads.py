@@ -88,6 +88,7 @@ def test_callers_in_many_threads(watched):
     assert watched.threads == [4]
 
 
+@pytest.mark.own_code
 def test_calls_say_how_much_they_do():
     a = np.random.default_rng(0).normal(size=(40, 40))
     a = a @ a.T + np.eye(40)

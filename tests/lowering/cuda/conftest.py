@@ -16,7 +16,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[fake_gpu.Gpu]:
     for forget in config.hooks:  # operations that are compiled for another test's
         forget()
     yield fake_gpu.install(monkeypatch)
-    backend.driver.cache_clear()
+    backend.drivers.clear()
 
 
 @pytest.fixture

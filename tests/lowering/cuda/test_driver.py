@@ -363,7 +363,7 @@ def test_no_extra(monkeypatch):
 
     monkeypatch.setitem(sys.modules, "numba_cuda", None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    backend.driver.cache_clear()
+    backend.drivers.clear()
     with pytest.raises(MissingPackage, match=r"pip install 'fnx\[cuda\]'"):
         on_gpu(lambda x: x + 1)(X)
     np.testing.assert_allclose(fnx.jit(lambda x: x + 1)(X), X + 1)

@@ -8,9 +8,10 @@ import pytest
 from launched import same, shapes
 
 import fnx
+import fnx.numpy as jnp
 from fnx.core import policy
 from fnx.lowering.cuda import backend
-from fnx.lowering.cuda.kernels.thresholds import SIMULATED
+from fnx.lowering.cuda.kernels.thresholds import LIMITS, SIMULATED
 
 X = np.random.default_rng(0).normal(size=(40, 50))
 
@@ -30,6 +31,23 @@ def test_what_rows_keep_is_their_blocks(gpu, monkeypatch, shared, space):
     same(f, X)
     same(fnx.grad(lambda x: (f(x) * x).sum()), X)
     assert not gpu.races
+
+
+CHAINS = {
+    "sum": lambda a, b, c, d: 1.5 * (a @ b) @ c @ d + 0.7 * a,
+    "products": lambda a, b, c, d: a @ b @ c @ d @ b,
+}
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+@pytest.mark.parametrize("n", [12, 240, 2100])
+def test_rows_that_are_much_for_a_thread_are_a_blocks(gpu, monkeypatch, chain, n):
+    """Products that hand on their rows: one thread each would keep kilobytes far from itself."""
+    monkeypatch.setattr(backend, "limits", lambda: LIMITS)
+    args = [jnp.ones(shape) for shape in ((n, 230), (230, 250), (250, 240), (240, 230))]
+    compiled = fnx.jit(CHAINS[chain], backend="cuda").lower(*args).program.compiled()
+    assert {k.shape for k in compiled.plan.kernels()} == {"block"}
+    assert not any("cuda.local" in p.source for p in compiled.printed.values())
 
 
 def bodies(p):

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-GROUPS = {"calls": 8, "programs": 55} | ({"samples": 900} if os.environ.get("FNX_FUZZ") else {})
+GROUPS = {"calls": 8, "programs": 65} | ({"samples": 900} if os.environ.get("FNX_FUZZ") else {})
 
 
 @pytest.mark.parametrize(("group", "least"), GROUPS.items())

@@ -175,6 +175,7 @@ def test_the_last_vector_overlaps_where_others_of_an_array_are_read_than_written
     assert ("llvm.smin.i64" in native.lower(u, v).as_text("llvm")) == (steps is not steps_in_place)
 
 
+@pytest.mark.own_code
 @pytest.mark.parametrize("n", [3, 4, 5, 8, 11, 16])
 def test_short_rows_are_vectors(n):
     """Written out, or unrolled too early, their elements would be gathered and scattered."""

@@ -188,6 +188,7 @@ def test_random_stencils(seed, eager_windows, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.own_code
 def test_random_stencils_have_windows(eager_windows):
     made = 0
     for seed in range(25):

@@ -1,10 +1,13 @@
 """Programs whose kernels the simulator runs: small arrays, every shape of kernel."""
 
+import itertools
 import os
 from functools import partial
 
 import numpy as np
 import programs as random_programs
+from programs_wide import Wide
+from transformed import MADE
 
 import fnx
 import fnx.numpy as jnp
@@ -96,10 +99,13 @@ PROGRAMS = {
 def random_ones(count=100):
     """Random programs; every fifth, and one with members that loop, unless FNX_FUZZ asks for all."""
     made = {}
-    step = 1 if os.environ.get("FNX_FUZZ") else 5
-    for seed in sorted({*range(0, count, step), count - 2}):
+    is_all = bool(os.environ.get("FNX_FUZZ"))
+    for seed in sorted({*range(0, count, 1 if is_all else 5), count - 2}):
         f, args = random_programs.Random(seed).program()
         made[f"random program {seed}"] = partial(f, jnp, lax), args
+    for seed, (word, make) in itertools.product(range(count if is_all else 3), MADE.items()):
+        f, args = Wide(seed).program(length=4, smooth=word != "members")
+        made[f"{word} of random program {seed}"] = make(partial(f, jnp, lax), args)
     return made
 
 

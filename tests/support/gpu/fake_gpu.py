@@ -36,6 +36,7 @@ class Gpu:
         self.current = threading.local()  # whether a thread has a context
         self.order = threading.RLock()  # what is asked for runs in order, whoever waits for it
         self.known = {}  # kernels and streams by handle
+        self.unloaded = []  # for each kernel whose code is gone, how much had been asked for then
 
     def knows(self, x):
         """The handle of a new kernel or stream."""
@@ -137,6 +138,7 @@ class GraphBuilder:
         self.nodes.append(run)
 
     def end_building(self):
+        self.gpu.call("end_building")
         return self
 
     def complete(self):
@@ -149,6 +151,16 @@ class GraphBuilder:
             stream.ask(run)
 
 
+class Code:
+    """What holds a kernel's code: it is unloaded with this, whatever the stream has been asked for."""
+
+    def __init__(self, kernel):
+        self.gpu, self.handle = kernel.gpu, kernel.handle
+
+    def __del__(self):
+        self.gpu.unloaded.append(len(self.gpu.waiting))
+
+
 class Kernel:
     def __init__(self, gpu, code):
         self.gpu, self.code = gpu, json.loads(code)
@@ -157,7 +169,7 @@ class Kernel:
 
     def get_kernel(self, entry):
         self.gpu.call("load", entry)
-        return self
+        return Code(self)
 
     def run(self, grid, block, words):
         code = self.code
@@ -372,5 +384,5 @@ def install(monkeypatch):
     monkeypatch.setattr(device_code, "needed", lambda: None)
     monkeypatch.setattr(device_code, "cubin", cubin)
     monkeypatch.setattr(backend, "limits", lambda: thresholds.SIMULATED)
-    backend.driver.cache_clear()
+    backend.drivers.clear()
     return gpu
