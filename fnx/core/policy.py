@@ -186,6 +186,11 @@ FOLDED_CONVOLUTION = 512  # products of a convolution that are not worth the til
 LONG_SUM = 32  # terms of each of a few sums from which on the lanes of vectors are terms, not sums
 TANGENT_ORDER = 8  # up to this order, the tangent of a factor is made of systems and products
 
+# fnx/transforms
+SHARED_FUNCTIONS = (
+    1024  # whose programs are kept for what is jitted of them next; each may hold arrays
+)
+
 # fnx/observe/displays
 SUMMARISED_ELEMENTS = 1 << 18  # of an array that are all looked at, which takes milliseconds
 SAMPLED_ELEMENTS = 1 << 16  # of a larger one: each is a page of memory to itself

@@ -41,6 +41,8 @@ from fnx.transforms.traced_program import (
     Program,
     backend_of,
     check_options,
+    forget_programs,
+    programs_of,
     without_collections,
 )
 
@@ -79,7 +81,8 @@ class Jitted:
         self.static = static
         self.donated = donated
         self.options = options
-        self._programs: dict[Any, Any] = {}  # by signature; with mutable references, functions
+        self._programs: dict[Any, Program] = {}  # by signature
+        self._with_refs: dict[Any, Jitted] = {}  # for calls with mutable references
         self._refs: tuple[Ref, ...] = ()  # those that the function uses from outside
         # The programs that ran last, for each of the values of static arguments.
         self._last: tuple[Program, ...] = ()  # without static arguments
@@ -91,8 +94,8 @@ class Jitted:
 
     def __getstate__(self) -> dict:
         """What pickles by value have (cloudpickle's): the function, and nothing of its programs."""
-        nothing: dict[str, Any] = {"_programs": {}, "_recent": {}, "_last": (), "_refs": ()}
-        return self.__dict__ | nothing
+        empty: dict[str, Any] = {key: {} for key in ("_programs", "_with_refs", "_recent")}
+        return self.__dict__ | empty | {"_last": (), "_refs": ()}
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else partial(self, instance)
@@ -158,8 +161,8 @@ class Jitted:
         """
         refs = self._refs
         kinds = tuple([leaves[k]._kind for k in held])
-        key = "refs", treedef, fixed, held, kinds, refs
-        if key not in self._programs:
+        key = treedef, fixed, held, kinds, refs
+        if key not in self._with_refs:
             carried = carrying(self.fun, refs)
 
             def pure(values: list, leaves: list) -> tuple:
@@ -171,15 +174,15 @@ class Jitted:
                 return values, [given[k].value for k in held], out
 
             pure.__name__ = name_of(self.fun)
-            self._programs[key] = jit(pure, backend=self.options["backend"].name)
+            self._with_refs[key] = jit(pure, backend=self.options["backend"].name)
         plain = [x.value if k in held else x for k, x in enumerate(leaves)]
         try:
-            values, ends, out = self._programs[key]([r.value for r in refs], plain)
+            values, ends, out = self._with_refs[key]([r.value for r in refs], plain)
         except CapturedRefs as found:
             self._refs = (*refs, *still_there(found))
             return self._call_with_refs(leaves, treedef, fixed, held)
         # Those from outside may be known to the program that was called alone.
-        outside = [*refs, *self._programs[key]._refs]
+        outside = [*refs, *self._with_refs[key]._refs]
         check_distinct([*outside, *(leaves[k] for k in held)], f"jit of {name_of(self.fun)}")
         write(refs, values)
         write([leaves[k] for k in held], ends)
@@ -218,8 +221,8 @@ class Jitted:
             if config.no_tracing.value:
                 raise Forbidden(f"{name_of(self.fun)} would be traced anew, and no_tracing is set")
             if config.explain_cache_misses.value:
-                seen = [k for k in self._programs if k[0] != "refs"]
-                import_module("fnx.process.compile_log").explain_miss(self.fun, key, seen)
+                log = import_module("fnx.process.compile_log")
+                log.explain_miss(self.fun, key, list(self._programs))
             program = self._programs[key] = self._trace(avals, treedef, fixed, lies)
             if config.retrace_notes.value:
                 import_module("fnx.process.retraces").look(self.fun, self.static, key[:3])
@@ -297,8 +300,9 @@ class Jitted:
         return self.trace(*args, **kwargs).out_info
 
     def clear_cache(self) -> None:
-        """Forget all programs."""
-        self._programs.clear()
+        """Forget all programs, and those of what else is jitted of the same function."""
+        for programs in (self._programs, self._with_refs):
+            programs.clear()
         self.forget_last()
 
     def forget_last(self) -> None:
@@ -307,7 +311,7 @@ class Jitted:
         self._recent.clear()
 
     def _cache_size(self) -> int:
-        return len(self._programs)
+        return len(self._programs) + len(self._with_refs)
 
     def __repr__(self) -> str:
         return f"<CompiledFunction of {name_of(self.fun)}>"
@@ -389,11 +393,8 @@ def jit(
     >>> fnx.jit(lambda x: 2.0 * x)(3.0)
     Array(6., dtype=float64, weak_type=True)
     """
-    options: dict[str, Any] = {
-        "inline": inline,
-        "keep_unused": keep_unused,
-        "compiler": compiler_options,
-    }
+    options: dict[str, Any] = {"inline": inline, "keep_unused": keep_unused}
+    options["compiler"] = compiler_options
     options["backend"] = backend_of(backend if device is None else _backend_of(device, backend))
 
     def make(f: Callable) -> Jitted:
@@ -413,6 +414,7 @@ def jit(
             )
         if in_shardings is None and out_shardings is None:
             made = Jitted(f, static, given, options)
+            made._programs = programs_of(f, static, given, options)
         else:
             made = PlacedJitted(in_shardings, out_shardings, f, static, given, options)
         _jitted[made] = None
@@ -432,6 +434,7 @@ def clear_caches() -> None:
     numba_load = sys.modules.get("fnx.lowering.numba.load")
     if numba_load is not None:
         numba_load.forget()
+    forget_programs()
     for f in _all_jitted():
         f.clear_cache()
 

@@ -5,9 +5,11 @@ import os
 import threading
 import time
 import warnings
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from types import FunctionType
 from typing import Any
 
 from fnx.core import config, dtypes
@@ -16,6 +18,7 @@ from fnx.core.backend import Memory, donation
 from fnx.core.errors import FnxError, JaxRuntimeError
 from fnx.core.interpreter import Tracer, current, evaluate, use
 from fnx.core.jaxpr import Jaxpr
+from fnx.core.policy import SHARED_FUNCTIONS
 from fnx.core.threads.fork_safety import PATIENCE, fork_safe
 from fnx.interpreters.passes.compiled import compiled
 from fnx.interpreters.primitives.jit import Jit
@@ -23,6 +26,7 @@ from fnx.lowering import backends
 from fnx.process import placement
 from fnx.pytree import flatten_codegen
 from fnx.pytree.registry import registered
+from fnx.transforms.static_args import Static
 
 # Lowering shares expressions between the parts of one program, so that one is made at a time.
 _compiling = fork_safe(threading.RLock(), PATIENCE)
@@ -104,6 +108,33 @@ class NamedBackend:
 
 BACKEND = NamedBackend()
 _named: dict[str, NamedBackend] = {}
+
+_shared: weakref.WeakKeyDictionary[Callable, dict[Any, dict]] = weakref.WeakKeyDictionary()
+_sharing = fork_safe(threading.RLock(), PATIENCE)
+
+
+def programs_of(fun: Callable, static: Static, donated: Static, options: dict) -> dict:
+    """The programs of a function by signature, the same for all that is jitted of it with equal options.
+
+    So `jit(f)(x)` in a loop traces f once. Of other callables nobody knows whether they would be met
+    again, or what they would be equal to: those share nothing.
+    """
+    if type(fun) is not FunctionType or options["compiler"]:
+        return {}
+    key = static.key, donated.key, *[options[k] for k in ("inline", "keep_unused", "backend")]
+    with _sharing:
+        found = _shared.get(fun)
+        if found is None:
+            if len(_shared) >= SHARED_FUNCTIONS:  # a program may hold what holds its function
+                _shared.pop(next(iter(_shared.keys())), None)
+            found = _shared[fun] = {}
+        return found.setdefault(key, {})
+
+
+def forget_programs() -> None:
+    """Let functions that are jitted from now on share nothing with those before."""
+    with _sharing:
+        _shared.clear()
 
 
 def backend_of(name: str | None) -> NamedBackend:

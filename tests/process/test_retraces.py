@@ -64,12 +64,11 @@ def test_many_changes_are_cut_short():
 
 
 def test_jit_in_a_loop():
-    def body(x):
-        return x + 1.0
-
     def anew(x):
-        jitted = fnx.jit(body)
-        return jitted(x)
+        def body(x):
+            return x + 1.0
+
+        return fnx.jit(body)(x)
 
     text = note(anew, [(1.0,)] * 6)
     assert "body is traced" in text

@@ -63,7 +63,7 @@ def test_why_a_function_is_traced_again(told):
 def test_settings_of_jax_turn_them_on(told):
     fnx.config.update("jax_explain_cache_misses", True)
     try:
-        fnx.jit(twice)(1.0)
+        fnx.jit(lambda x: 2.0 * x)(1.0)
     finally:
         fnx.config.update("jax_explain_cache_misses", False)
     assert len(told()) == 1

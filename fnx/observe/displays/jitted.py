@@ -25,9 +25,9 @@ _TEXTS = {
 
 def _programs(f: Any) -> list[tuple[tuple, Program]]:
     """The programs of a function with their keys, those of calls with mutable references included."""
-    found: list[tuple[tuple, Program]] = []
-    for key, made in f._programs.items():
-        found += [(key, made)] if isinstance(made, Program) else _programs(made)
+    found = list(f._programs.items())
+    for inner in f._with_refs.values():
+        found += _programs(inner)
     return found
 
 
