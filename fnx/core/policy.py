@@ -187,9 +187,7 @@ LONG_SUM = 32  # terms of each of a few sums from which on the lanes of vectors 
 TANGENT_ORDER = 8  # up to this order, the tangent of a factor is made of systems and products
 
 # fnx/transforms
-SHARED_FUNCTIONS = (
-    1024  # whose programs are kept for what is jitted of them next; each may hold arrays
-)
+SHARED_FUNCTIONS = 1024  # functions whose programs wait for their next jit; some hold arrays
 
 # fnx/observe/displays
 SUMMARISED_ELEMENTS = 1 << 18  # of an array that are all looked at, which takes milliseconds
