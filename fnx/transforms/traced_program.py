@@ -12,13 +12,12 @@ from importlib import import_module
 from types import FunctionType
 from typing import Any
 
-from fnx.core import config, dtypes
+from fnx.core import config, dtypes, policy
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.backend import Memory, donation
 from fnx.core.errors import FnxError, JaxRuntimeError
 from fnx.core.interpreter import Tracer, current, evaluate, use
 from fnx.core.jaxpr import Jaxpr
-from fnx.core.policy import SHARED_FUNCTIONS
 from fnx.core.threads.fork_safety import PATIENCE, fork_safe
 from fnx.interpreters.passes.compiled import compiled
 from fnx.interpreters.primitives.jit import Jit
@@ -125,7 +124,8 @@ def programs_of(fun: Callable, static: Static, donated: Static, options: dict) -
     with _sharing:
         found = _shared.get(fun)
         if found is None:
-            if len(_shared) >= SHARED_FUNCTIONS:  # a program may hold what holds its function
+            # A program may hold what holds its function.
+            if len(_shared) >= policy.SHARED_FUNCTIONS:
                 _shared.pop(next(iter(_shared.keys())), None)
             found = _shared[fun] = {}
         return found.setdefault(key, {})
