@@ -2,9 +2,7 @@
 
 import weakref
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from opcode import opmap
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
 
 from fnx.core import config, dtypes
@@ -23,6 +21,7 @@ from fnx.interpreters.variation import along, said
 from fnx.ops.elementwise.convert import ConvertElementType
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import flatten_arrays, name_of
+from fnx.pytree.surroundings import same, surroundings
 
 Tree = Any
 MANY_ITERATIONS = 10**5  # outside a trace an array with the number of each would be made
@@ -61,44 +60,6 @@ def _is_remembered(owner: Callable) -> bool:
     )  # fmt: skip
 
 
-def _surroundings(owner: Callable) -> list:
-    """The objects that a function's free names stand for now; an object's attributes, and theirs."""
-    if type(owner) is FunctionType:
-        return _free(owner)
-    found = [None if x is owner else x for x in vars(owner).values()]
-    return [*found, *(x for f in found if type(f) is FunctionType for x in _free(f))]
-
-
-@lru_cache(maxsize=1024)
-def _assigned(code: CodeType) -> frozenset[str]:
-    """The free names that a function itself gives values, as one does that counts its traces."""
-    operations = code.co_code[::2]
-    if not any(number in operations for number in _STORES.values()):
-        return frozenset()
-    import dis  # slow, and seldom needed
-
-    return frozenset(i.argval for i in dis.get_instructions(code) if i.opname in _STORES)
-
-
-_STORES = {name: opmap[name] for name in ("STORE_DEREF", "STORE_GLOBAL")}
-
-
-def _free(fun: FunctionType) -> list:
-    """The objects that a function's free names stand for now, but for itself and what it assigns."""
-    code, assigned = fun.__code__, _assigned(fun.__code__)
-    found = [fun.__globals__.get(n) for n in code.co_names if n not in assigned]
-    for name, cell in zip(code.co_freevars, fun.__closure__ or ()):
-        try:
-            found.append(None if name in assigned else cell.cell_contents)
-        except ValueError:  # not filled yet
-            found.append(None)
-    return [None if x is fun else x for x in found]
-
-
-def _same(a: list, b: list) -> bool:
-    return len(a) == len(b) and all(x is y for x, y in zip(a, b))
-
-
 def trace_body(
     fun: Callable,
     treedef: Any,
@@ -119,9 +80,9 @@ def trace_body(
         *bound_axes().items(),
     )
     plain = _is_remembered(owner)
-    around = _surroundings(owner) if plain else []
+    around = surroundings(owner) if plain else []
     known = _traced.setdefault(owner, {}) if plain else {}
-    if key in known and _same(known[key][0], around):
+    if key in known and same(known[key][0], around):
         return known[key][1]
     structures: list = []
 

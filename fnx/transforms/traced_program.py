@@ -25,6 +25,7 @@ from fnx.lowering import backends
 from fnx.process import placement
 from fnx.pytree import flatten_codegen
 from fnx.pytree.registry import registered
+from fnx.pytree.surroundings import same, surroundings
 from fnx.transforms.static_args import Static
 
 # Lowering shares expressions between the parts of one program, so that one is made at a time.
@@ -108,18 +109,22 @@ class NamedBackend:
 BACKEND = NamedBackend()
 _named: dict[str, NamedBackend] = {}
 
-_shared: weakref.WeakKeyDictionary[Callable, dict[Any, dict]] = weakref.WeakKeyDictionary()
+_shared: weakref.WeakKeyDictionary[Callable, dict[Any, tuple[list, dict]]] = (
+    weakref.WeakKeyDictionary()
+)
 _sharing = fork_safe(threading.RLock(), PATIENCE)
 
 
 def programs_of(fun: Callable, static: Static, donated: Static, options: dict) -> dict:
     """The programs of a function by signature, the same for all that is jitted of it with equal options.
 
-    So `jit(f)(x)` in a loop traces f once. Of other callables nobody knows whether they would be met
-    again, or what they would be equal to: those share nothing.
+    So `jit(f)(x)` in a loop traces f once, as long as its free names stand for the same objects. Of
+    other callables nobody knows whether they would be met again, or what they would be equal to: those
+    share nothing.
     """
     if type(fun) is not FunctionType or options["compiler"]:
         return {}
+    around = surroundings(fun)
     key = static.key, donated.key, *[options[k] for k in ("inline", "keep_unused", "backend")]
     with _sharing:
         found = _shared.get(fun)
@@ -128,7 +133,9 @@ def programs_of(fun: Callable, static: Static, donated: Static, options: dict) -
             if len(_shared) >= policy.SHARED_FUNCTIONS:
                 _shared.pop(next(iter(_shared.keys())), None)
             found = _shared[fun] = {}
-        return found.setdefault(key, {})
+        if key not in found or not same(found[key][0], around):
+            found[key] = around, {}
+        return found[key][1]
 
 
 def forget_programs() -> None:

@@ -397,6 +397,17 @@ def test_what_is_jitted_of_one_function_shares_programs():
     assert traced == [2, 3, 3, 2, 2]
 
 
+def test_programs_are_shared_as_long_as_free_names_stand_for_the_same():
+    rate = 2.0
+
+    def f(x):
+        return x * rate
+
+    assert fnx.jit(f)(1.0) == 2.0
+    rate = 5.0
+    assert fnx.jit(f)(1.0) == 5.0
+
+
 def test_a_function_that_nobody_has_any_more_leaves_no_programs():
     def made(scale):
         return lambda x: x * scale
