@@ -116,9 +116,9 @@ class Family:
         with use(trace):
             return self.bind(*args, **params)
 
-    def get_bind_params(self, params: dict) -> tuple[list, dict]:
-        """Functions and parameters to bind it with, of those of an equation."""
-        return getattr(self.kind, "bind_params", lambda own: ([], own))(params)
+    def get_bind_params(self, params: dict) -> dict:
+        """The parameters to bind it with, functions among them, of those of an equation."""
+        return getattr(self.kind, "bind_params", lambda own: own)(params)
 
     def __call__(self, *args: Any, **params: Any) -> "Primitive":
         return self.kind(*self._given, *args, **params)
@@ -193,9 +193,9 @@ class Primitive:
 
     bind_with_trace = Family.bind_with_trace
 
-    def get_bind_params(self, params: dict) -> tuple[list, dict]:
-        """Functions and parameters to bind it with, of those of an equation."""
-        return [], params
+    def get_bind_params(self, params: dict) -> dict:
+        """The parameters to bind it with, of those of an equation."""
+        return params
 
     @classmethod
     def opened(cls, param: Any) -> Any:

@@ -16,7 +16,7 @@ from fnx.numpy.algebra import products
 from fnx.numpy.arrays import creation, indexing, protocols
 from fnx.numpy.arrays.public_calls import retelling
 from fnx.numpy.elementwise import ufuncs
-from fnx.numpy.operators import operators
+from fnx.numpy.operators import operand, operators
 from fnx.numpy.reductions import averages, cumulative, reduce
 from fnx.numpy.structure import diagonals, joining, nonzero, selection, shapes, sorting, tiling
 from fnx.numpy.structure.at import At
@@ -81,9 +81,9 @@ def _reshape(self, *args, order="C", shape=None, copy=None, out_sharding=None):
 
 def _transpose(self, *axes):
     """Axes in another order: x.transpose(1, 0) or x.transpose((1, 0))."""
-    if not axes or axes == (None,):
+    if not axes or axes[0] is None:
         return shapes.transpose(self)
-    return shapes.transpose(self, axes[0] if isinstance(axes[0], (tuple, list)) else axes)
+    return shapes.transpose(self, axes[0] if np.ndim(axes[0]) else axes)
 
 
 def _astype(self, dtype=None, copy=False, device=None):
@@ -196,13 +196,12 @@ def _cannot(name: str) -> Callable:
 
 @entrance
 def _matmul(self, other):
-    if not _multiplies(other):
-        return NotImplemented
-    return products.matmul(self, other)
+    other = _factor(other)
+    return other if other is NotImplemented else products.matmul(self, other)
 
 
-def _multiplies(other: Any) -> bool:
-    """Whether the operand of @ is an array; what is no array, and has no operators itself, is refused."""
+def _factor(other: Any) -> Any:
+    """The operand of @ as an array; what is no array, and has no operators itself, is refused."""
     if isinstance(
         other, (str, bytes, list, tuple, dict, set, bool, int, float, complex, type(None))
     ):
@@ -210,16 +209,13 @@ def _multiplies(other: Any) -> bool:
             f"matmul of an array and a {type(other).__name__}: {brief(other)}; expected an array. Make an "
             "array of it first: jnp.asarray(...), or multiply with *"
         )
-    return issubclass(type(other), (Array, np.ndarray, np.generic)) or hasattr(
-        other, "__jax_array__"
-    )
+    return operand(other)
 
 
 @entrance
 def _rmatmul(self, other):
-    if not _multiplies(other):
-        return NotImplemented
-    return products.matmul(other, self)
+    other = _factor(other)
+    return other if other is NotImplemented else products.matmul(other, self)
 
 
 def _named_methods() -> dict[str, Callable]:

@@ -24,23 +24,30 @@ _REFUSED = _LISTS | {str, bytes, type(None), frozenset}
 _EQUALITY = frozenset({ufuncs.equal, ufuncs.not_equal})  # Python asks whether things are equal
 
 
-def _unknown(x: Any) -> bool:
-    """Whether an operand is none of ours: Python then asks the other one, or raises TypeError."""
-    return not (
-        issubclass(type(x), (Array, np.ndarray, np.generic, bool, int, float, complex))
-        or hasattr(x, "__jax_array__")
-    )
+def operand(x: Any) -> Any:
+    """An operand as an array or a number; NotImplemented where it is none, as it may say itself.
+
+    Python then asks the other operand, or raises TypeError.
+    """
+    if not _known(x) and hasattr(x, "__jax_array__"):
+        x = x.__jax_array__()
+    return x if _known(x) else NotImplemented
+
+
+def _known(x: Any) -> bool:
+    return issubclass(type(x), (Array, np.ndarray, np.generic, bool, int, float, complex))
 
 
 def _slow(fn: Callable, swap: bool, x: Any, y: Any) -> Any:
-    if _unknown(y):
+    other = operand(y)
+    if other is NotImplemented:
         if type(y) in _REFUSED and (type(y) in _LISTS or fn not in _EQUALITY):
             raise TypeMismatch(
                 f"{fn.__name__} of an array and a {type(y).__name__}: {brief(y)}; expected an array or a "
                 "number. Make an array of it first: jnp.asarray(...)"
             )
         return NotImplemented
-    return fn(y, x) if swap else fn(x, y)
+    return fn(other, x) if swap else fn(x, other)
 
 
 def _fast(prim: Any, fn: Callable, kinds: frozenset, swap: bool = False) -> Callable:

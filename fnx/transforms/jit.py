@@ -79,9 +79,9 @@ class Jitted:
         self.plain = not static.any
         # Jitted functions of one kind share what they made of one function.
         self.kind: tuple | None = None
-        if not (static.any or options["compiler"]):
-            chosen = tuple(donated.numbers), tuple(donated.names)
-            self.kind = options["backend"], options["inline"], options["keep_unused"], chosen
+        if not options["compiler"]:
+            chosen = *(options[k] for k in ("backend", "inline", "keep_unused")), static.key
+            self.kind = *chosen, donated.key
         self.places: Callable | None = (
             None  # how results, a tree and their types, say that they lie
         )

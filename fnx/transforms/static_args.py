@@ -54,6 +54,7 @@ class Static:
             both = argnums is not None and argnames is not None
             self._complete(list(signature.parameters.values()), both)
         self.any = bool(self.numbers or self.names)
+        self.key = tuple(self.numbers), tuple(self.names)
         self._plans: dict[
             tuple, Callable
         ] = {}  # by the number of arguments and the names of others

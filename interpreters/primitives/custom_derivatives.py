@@ -177,11 +177,11 @@ class CustomRule(HigherOrder):
         return WrappedFun(lambda *args: list(call(*map(as_array, args))))
 
     @classmethod
-    def bind_params(cls, params: dict) -> tuple[list, dict]:
+    def bind_params(cls, params: dict) -> dict:
         """The parameters of an equation, and the function and its rules as functions of operands."""
         call = lambda *args: eval_jaxpr(params["jaxpr"].jaxpr, args)
         rules = [WrappedFun(params[name]) for name in cls.rules]
-        return [], params | {"subfuns": (WrappedFun(call), *rules)}
+        return params | {"subfuns": (WrappedFun(call), *rules)}
 
     def of_members(self, ins: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> "CustomRule":
         """With rules for all members of a mesh, if types of operands and results say how they vary."""
@@ -269,11 +269,11 @@ class CustomJVP(CustomRule):
         return [*outs, *[zero(o) if t is None else t for o, t in zip(outs, touts)]]
 
     @classmethod
-    def bind_params(cls, params: dict) -> tuple[list, dict]:
+    def bind_params(cls, params: dict) -> dict:
         own = {k: params[k] for k in ("rule", "symbolic", "consts")}
         prim = cls(None, params["of"], params["jaxpr"].jaxpr, **own)
         subfuns = prim.function(), WrappedFun(prim.rule_in_jax)
-        return [], params | {"subfuns": subfuns, "symbolic_zeros": prim.symbolic}
+        return params | {"subfuns": subfuns, "symbolic_zeros": prim.symbolic}
 
     @classmethod
     def bind_functions(

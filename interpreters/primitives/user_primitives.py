@@ -163,9 +163,9 @@ class Primitive(metaclass=_AnyPrimitive):
 
     bind_with_trace = Family.bind_with_trace
 
-    def get_bind_params(self, params: dict) -> tuple[list, dict]:
-        """Functions and parameters to bind it with, of those of an equation."""
-        return [], params
+    def get_bind_params(self, params: dict) -> dict:
+        """The parameters to bind it with, of those of an equation."""
+        return params
 
     def __repr__(self) -> str:
         return self.name

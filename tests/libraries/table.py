@@ -27,7 +27,8 @@ Of these an example as in their READMEs was run, with the numbers that JAX gives
 ott-jax, quadax (with gradients), orthax, s2fft, penzai, jax-cosmo, coordax, dinosaur, TensorFlow
 Probability's substrate, pytreeclass, sympy2jax, rlax, MuJoCo's mjx, brax, jax-md (but for its networks
 in Pallas), netket, jaxley, dynamiqs, PennyLane, jaxoplanet, hamux, dynamax, gpjax, pgx, xminigrid, CoLA,
-exponax, jaxns, matfree, traceax, simple-pytree, zodiax, paramax,
+exponax, jaxns, matfree, traceax, simple-pytree, zodiax, paramax, unxt with quaxed, jaxquantum, fmmax,
+bayex, lqrax, kernex,
 and with JAX_ENABLE_X64=0, as with JAX, gymnax, jumanji, dm-pix and Keras (training of nine kinds of
 networks).
 These ask for what is not there: kfac-jax makes new equations of jaxprs (`core.new_jaxpr_eqn`); products

@@ -323,3 +323,47 @@ print(len(kinds), all(kinds))
 """
     said = run(program, tmp_path).splitlines()
     assert said == ["[-1.  1.  1.] [-1.  1.  1.] 2.0", "2.00 [0 1]", "6 True"]
+
+
+def test_parts_of_jax_that_libraries_build_their_own_from(tmp_path):
+    program = """
+import jax, jax.numpy as jnp
+from jax._src import config
+from jax._src.basearray import Array
+from jax._src.numpy.array_methods import _IndexUpdateHelper, _IndexUpdateRef
+from jax._src.numpy.index_tricks import CClass, RClass
+from jax._src.numpy import vectorize as v
+from jax.extend.core.primitives import add_jaxvals_p
+from jax.extend.source_info_util import summarize
+
+assert Array is jax.Array
+assert isinstance(jnp.r_, RClass) and isinstance(jnp.c_, CClass)
+assert type("Own", (CClass,), {})()[jnp.ones(3), jnp.zeros(3)].shape == (3, 2)
+assert isinstance(jnp.ones(2).at, _IndexUpdateHelper)
+assert isinstance(jnp.ones(2).at[0], _IndexUpdateRef)
+with config.numpy_rank_promotion("raise"):
+    assert config.numpy_rank_promotion.value == "raise"
+
+print(jax.grad(lambda x: add_jaxvals_p.bind(x, x * x))(3.0))
+jaxpr = jax.make_jaxpr(lambda x: add_jaxvals_p.bind(x, x))(1.0)
+assert jaxpr.eqns[0].primitive is add_jaxvals_p, jaxpr
+print(summarize(jaxpr.eqns[0].source_info))
+
+def scaled(x, n, *, by):
+    return x * n * by
+fun, args, kwargs = v._apply_excluded(scaled, {1, "by"}, (2.0, 3.0), {"by": 5.0})
+assert list(args) == [2.0] and not kwargs and fun(2.0) == 30.0
+ins, outs = v._parse_gufunc_signature("(n,m),(m)->(n)")
+lead, sizes = v._parse_input_dimensions((jnp.ones((4, 3, 2)), jnp.ones(2)), ins)
+assert lead == (4,) and sizes == {"n": 3, "m": 2}
+product = v._check_output_dims(jnp.matmul, sizes, outs)
+assert product(jnp.ones((3, 2)), jnp.ones(2)).shape == (3,)
+try:
+    v._check_output_dims(jnp.vdot, sizes, outs)(jnp.ones(2), jnp.ones(2))
+except ValueError:
+    print("refused")
+"""
+    gradient, line, refused = run(program, tmp_path).splitlines()
+    assert gradient == "7.0"
+    assert line == "<string>:21 (<lambda>)"
+    assert refused == "refused"

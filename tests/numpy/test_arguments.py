@@ -139,6 +139,32 @@ def test_functions_take_what_is_like_an_array():
     assert jnp.isscalar(k)
 
 
+def test_operators_ask_the_other_operand_where_it_is_no_array_after_all():
+    class Operator:
+        def __getattr__(self, name):  # as jaxquantum's
+            return lambda *args: NotImplemented
+
+        def __rmul__(self, other):
+            return "operator", float(other)
+
+        def __rmatmul__(self, other):
+            return "operator", other.shape
+
+    assert jnp.sqrt(4.0) * Operator() == ("operator", 2.0)
+    assert jnp.ones(2) @ Operator() == ("operator", (2,))
+    assert jnp.sqrt(4.0) != Operator()
+    with pytest.raises(TypeError, match="unsupported operand"):
+        jnp.sqrt(4.0) + Operator()
+
+
+def test_axes_of_a_transpose_may_be_an_array():
+    x = np.arange(24.0).reshape(2, 3, 4)
+    for axes in (np.array([2, 0, 1]), [2, 0, 1], (2, 0, 1)):
+        same(jnp.asarray(x).transpose(axes), x.transpose(2, 0, 1))
+    same(jnp.asarray(x).transpose(None), x.T)
+    same(jnp.ones(2).transpose(np.int64(0)), np.ones(2))
+
+
 def test_common_divisors_are_loops():
     a, b = np.array([[12], [-8], [0]]), np.array([18, 0, 5], "int32")
     for fn, np_fn in ((jnp.gcd, np.gcd), (jnp.lcm, np.lcm)):

@@ -401,3 +401,17 @@ def test_subtracted_values_have_the_type_of_the_array_first():
     assert jnp.ones(2).at[0].subtract(True).tolist() == [0, 1]
     assert jnp.full(2, 3, "uint8").at[1].subtract(1).tolist() == [3, 2]
     assert jnp.full(2, 300).at[:].subtract(jnp.array([1, 255], "uint8")).tolist() == [299, 45]
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "jit"])
+def test_indices_that_are_unique_in_each_member_are_not_among_members(compiled):
+    x, starts = jnp.arange(5.0), jnp.arange(3)
+    read = lambda x, start: x.at[start + jnp.arange(3)].get(
+        mode="clip", unique_indices=True, indices_are_sorted=True
+    )
+    weights = np.arange(9.0).reshape(3, 3)
+    f = lambda x: jnp.sum(weights * fnx.vmap(read, in_axes=(None, 0))(x, starts))
+    expected = np.zeros(5)
+    for start in range(3):
+        expected[start : start + 3] += weights[start]
+    np.testing.assert_array_equal((fnx.jit if compiled else lambda f: f)(fnx.grad(f))(x), expected)

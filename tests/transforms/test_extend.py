@@ -218,8 +218,8 @@ def run_by_hand(closed, *args):
         return atom.val if isinstance(atom, fnx.extend.core.Literal) else env[atom]
 
     for eqn in closed.jaxpr.eqns:
-        functions, params = eqn.primitive.get_bind_params(eqn.params)
-        outs = eqn.primitive.bind(*functions, *map(read, eqn.invars), **params)
+        params = eqn.primitive.get_bind_params(eqn.params)
+        outs = eqn.primitive.bind(*map(read, eqn.invars), **params)
         env.update(zip(eqn.outvars, outs if eqn.primitive.multiple_results else [outs]))
     return [read(v) for v in closed.jaxpr.outvars]
 
@@ -237,8 +237,7 @@ def test_functions_with_rules_give_their_parts():
         1,
         eqn.params["jaxpr"].eqns,
     )
-    functions, params = eqn.primitive.get_bind_params(eqn.params)
-    assert functions == []
+    params = eqn.primitive.get_bind_params(eqn.params)
     fun, rule = params["subfuns"]
     assert fun.call_wrapped(offset, 5.0) == [30.0]
     assert [float(x) for x in rule.call_wrapped(offset, 5.0, 0.0, 1.0)] == [30.0, 10.0]
@@ -247,7 +246,7 @@ def test_functions_with_rules_give_their_parts():
     g = fnx.custom_vjp(lambda x: 3.0 * x)
     g.defvjp(lambda x: (3.0 * x, None), lambda _, ct: (10.0 * ct,))
     (eqn,) = fnx.make_jaxpr(g)(1.0).eqns
-    fun, fwd, bwd = eqn.primitive.get_bind_params(eqn.params)[1]["subfuns"]
+    fun, fwd, bwd = eqn.primitive.get_bind_params(eqn.params)["subfuns"]
     assert fun.call_wrapped(jnp.array(5.0)) == fwd.call_wrapped(5.0) == [15.0]
     assert bwd.call_wrapped(jnp.array(1.0)) == [10.0]
 

@@ -2,10 +2,12 @@
 
 import copy
 import functools
+import gc
 import inspect
 import sys
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -372,3 +374,59 @@ def test_what_is_pickled_or_copied_is_the_function_without_its_programs():
     assert f(2.0, 5) == 10.0
     for wrapped in (fnx.vmap(f), fnx.grad(f), fnx.checkpoint(f), fnx.custom_jvp(f)):
         assert "_programs" not in wrapped.__dict__
+
+
+def test_what_is_jitted_of_one_function_shares_programs():
+    traced = []
+
+    def f(x, n=2):
+        traced.append(n)
+        return x * n
+
+    for k in range(4):
+        assert fnx.jit(f)(1.0 + k) == 2.0 * (1.0 + k)
+    assert traced == [2]
+    for k in range(4):
+        assert fnx.jit(f, static_argnames="n")(1.0 + k, n=3) == 3.0 * (1.0 + k)
+        assert fnx.jit(f, static_argnums=1)(1.0 + k, 3) == 3.0 * (1.0 + k)
+    assert traced == [2, 3, 3]
+    fnx.jit(f).clear_cache()
+    fnx.jit(f)(1.0)
+    fnx.clear_caches()
+    fnx.jit(f)(1.0)
+    assert traced == [2, 3, 3, 2, 2]
+
+
+def test_programs_are_shared_as_long_as_free_names_stand_for_the_same():
+    rate = 2.0
+
+    def f(x):
+        return x * rate
+
+    assert fnx.jit(f)(1.0) == 2.0
+    rate = 5.0
+    assert fnx.jit(f)(1.0) == 5.0
+
+
+def test_a_function_that_nobody_has_any_more_leaves_no_programs():
+    def made(scale):
+        return lambda x: x * scale
+
+    big = jnp.ones(1000)
+    life = weakref.ref(big)
+    f = made(big)
+    fnx.jit(f)(1.0)
+    del f, big
+    gc.collect()
+    assert life() is None
+
+
+def test_functions_with_references_share_nothing_that_holds_these():
+    total = fnx.new_ref(jnp.zeros(()))
+
+    def f(x):
+        total[...] += x
+
+    for _ in range(3):
+        fnx.jit(f)(2.0)
+    assert total[...] == 6.0

@@ -8,11 +8,13 @@ from fnx.interpreters.primitives import checkpoint, custom_derivatives
 from fnx.interpreters.primitives.jit import Jit
 from fnx.interpreters.primitives.user_primitives import Primitive
 from fnx.lax.primitives import *  # noqa: F403
+from fnx.ops.elementwise.pointwise import add_weak
 from fnx.ops.random import prng, sampling
 from fnx.transforms.jit import jit
 
 # Those with parameters are families of primitives here: JAX's parameters are their fields.
 jit_p = family(Jit)
+add_jaxvals_p = add_weak.public  # the sum of two parts of a derivative
 custom_jvp_call_p, custom_vjp_call_p = (
     family(custom_derivatives.CustomJVP),
     family(custom_derivatives.CustomVJP),

@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 from fnx.core.source import SourceInfo
-from fnx.extend.source_info_util import register_exclusion
+from fnx.extend.source_info_util import register_exclusion, summarize
 
-__all__ = ["Frame", "register_exclusion", "user_frame"]
+__all__ = ["Frame", "register_exclusion", "summarize", "user_frame"]
 
 
 class Frame(NamedTuple):  # jaxls

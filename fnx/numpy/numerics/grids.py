@@ -174,6 +174,20 @@ class _Joined:
         return _join(parts, axis, rank, place)
 
 
+class RClass(_Joined):
+    """What np.r_ is: joined along the first axis."""
+
+    def __init__(self) -> None:
+        super().__init__(0, 1, -1)
+
+
+class CClass(_Joined):
+    """What np.c_ is: each a column of at least one element, joined along the last axis."""
+
+    def __init__(self) -> None:
+        super().__init__(-1, 2, 0)
+
+
 def _join(parts: list, axis: int, rank: int, place: int) -> Array:
     arrays = []
     for part in parts:
@@ -187,7 +201,7 @@ def _join(parts: list, axis: int, rank: int, place: int) -> Array:
     return concatenate(arrays, axis)
 
 
-mgrid, ogrid, r_, c_ = _Grid(False), _Grid(True), _Joined(0, 1, -1), _Joined(-1, 2, 0)
+mgrid, ogrid, r_, c_ = _Grid(False), _Grid(True), RClass(), CClass()
 s_, index_exp = np.s_, np.index_exp
 
 

@@ -1,7 +1,7 @@
 """Functions of functions: vectorize, apply_along_axis, piecewise, ufunc-like reductions."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
@@ -60,7 +60,7 @@ _TERM = r"\((?:[\w\s]*(?:,[\w\s]*)*)?\)"
 _SIGNATURE = rf"^\s*{_TERM}(?:\s*,\s*{_TERM})*\s*->\s*{_TERM}(?:\s*,\s*{_TERM})*\s*$"
 
 
-def _parse(signature: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+def parse(signature: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
     """The names of core axes of arguments and results: "(n),(n,m)->(m)"."""
     if not re.match(_SIGNATURE, signature):  # compiled at the first use
         raise InvalidValue(f"{signature!r} is no signature; expected one as '(n),(n,m)->(m)'")
@@ -87,7 +87,7 @@ def vectorize(pyfunc, *, excluded=frozenset(), signature=None):
         raise TypeMismatch(f"vectorize with excluded={excluded}; expected names or positions")
     if any(isinstance(k, int) and k < 0 for k in excluded):
         raise InvalidValue(f"vectorize with excluded={excluded}; expected positions from the start")
-    parsed = None if signature is None else _parse(signature)
+    parsed = None if signature is None else parse(signature)
 
     @wraps(pyfunc)
     def wrapped(*args, **kwargs):
@@ -119,20 +119,11 @@ def _vectorized(core: Callable, xs: list, parsed: Any, pyfunc: Callable) -> Any:
     ins = parsed[0] if parsed else [()] * len(xs)
     if len(ins) != len(xs):
         raise TypeMismatch(f"the signature names {len(ins)} arguments, but {len(xs)} were given")
-    leads, sizes = [], {}
-    for x, term in zip(xs, ins):
-        if x.ndim < len(term):
-            raise ShapeError(f"an argument of shape {x.shape} lacks the axes ({','.join(term)})")
-        leads.append(x.shape[: x.ndim - len(term)])
-        for name, n in zip(term, x.shape[x.ndim - len(term) :]):
-            if sizes.setdefault(name, n) != n:
-                raise ShapeError(
-                    f"axis {name!r} has sizes {sizes[name]} and {n} in {name_of(pyfunc)}"
-                )
+    leads, sizes = dimensions(xs, ins, f"in {name_of(pyfunc)}")
     check_ranks(name_of(pyfunc), leads)
     lead = broadcast_shapes(*leads) if leads else ()
     padded = [x.reshape((1,) * (len(lead) - len(s)) + x.shape) for x, s in zip(xs, leads)]
-    fn = _checked(core, parsed, sizes) if parsed else core
+    fn = checked(core, parsed[1], sizes) if parsed else core
     fn.__wrapped__ = pyfunc  # type: ignore[attr-defined]
     # Innermost axes first; an axis of size 1 is not mapped where another argument's is larger.
     squeezed = list(padded)
@@ -155,6 +146,22 @@ def _vectorized(core: Callable, xs: list, parsed: Any, pyfunc: Callable) -> Any:
     return tuple(fixed) if many else fixed[0]
 
 
+def dimensions(
+    xs: Sequence[Any], terms: Sequence[tuple[str, ...]], where: str
+) -> tuple[list[tuple[int, ...]], dict[str, int]]:
+    """The leading axes of each argument, and the sizes of core axes by name."""
+    leads: list[tuple[int, ...]] = []
+    sizes: dict[str, int] = {}
+    for x, term in zip(xs, terms):
+        if x.ndim < len(term):
+            raise ShapeError(f"an argument of shape {x.shape} lacks the axes ({','.join(term)})")
+        leads.append(x.shape[: x.ndim - len(term)])
+        for name, n in zip(term, x.shape[x.ndim - len(term) :]):
+            if sizes.setdefault(name, n) != n:
+                raise ShapeError(f"axis {name!r} has sizes {sizes[name]} and {n} {where}")
+    return leads, sizes
+
+
 def _with_ones(x: Any, ones: list[int]) -> Any:
     x = x if is_keys(x) else asarray(x)
     for k in ones:
@@ -162,18 +169,18 @@ def _with_ones(x: Any, ones: list[int]) -> Any:
     return x
 
 
-def _checked(core: Callable, parsed: Any, sizes: dict) -> Callable:
-    """The function with its results held against the signature."""
+def checked(core: Callable, terms: list[tuple[str, ...]], sizes: dict) -> Callable:
+    """The function with its results held against the signature's terms for them."""
 
     def fn(*xs):
         out = core(*xs)
         outs = out if isinstance(out, tuple) else (out,)
-        if len(outs) != len(parsed[1]):
+        if len(outs) != len(terms):
             raise TypeMismatch(
-                f"the signature names {len(parsed[1])} results, the function gave {len(outs)}"
+                f"the signature names {len(terms)} results, the function gave {len(outs)}"
             )
         known = dict(sizes)
-        for o, term in zip(outs, parsed[1]):
+        for o, term in zip(outs, terms):
             shape = o.shape if is_keys(o) else asarray(o).shape
             good = len(shape) == len(term) and all(
                 known.setdefault(t, n) == n for t, n in zip(term, shape)

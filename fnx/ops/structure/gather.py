@@ -125,9 +125,10 @@ class Gather(Primitive):
         sizes = self.slice_sizes
         if ax is not None:
             sizes = (1 if both else size, *sizes)
+        # Members that read from one operand may read the same elements, each in an order of its own.
         new = Gather(
             dims, self.fill_value, self.indices_are_sorted and ai is None, self.mode, sizes,
-            self.unique_indices,
+            self.unique_indices and (both or ai is None),
         )  # fmt: skip
         return (new(x, indices),), (0,)
 

@@ -143,6 +143,7 @@ def test_code_is_found_on_disk(no_code, monkeypatch):
     f = lambda x: jnp.cumsum(x) * 3.25
     first = fnx.jit(f, backend="numba")
     np.testing.assert_array_equal(first(V), np.cumsum(V) * 3.25)
+    first.clear_cache()
     load.forget()  # as in another process
     program = fnx.jit(f, backend="numba").lower(V).program.compiled()
     assert program.executable.code.origin == "disk"

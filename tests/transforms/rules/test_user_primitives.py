@@ -214,8 +214,8 @@ def test_equations_show_the_primitive_and_its_parameters():
     (eqn,) = jaxpr.jaxpr.eqns
     assert eqn.primitive is p
     assert eqn.params == {"k": 2.0}
-    functions, params = eqn.primitive.get_bind_params(eqn.params)
-    assert eqn.primitive.bind(*functions, 1.0, 2.0, 3.0, **params) == 8.0
+    params = eqn.primitive.get_bind_params(eqn.params)
+    assert eqn.primitive.bind(1.0, 2.0, 3.0, **params) == 8.0
     assert (
         jex.jaxpr_as_fun(jaxpr)(2.0) == fnx.core.eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, 2.0) == [8.0]
     )
@@ -226,8 +226,8 @@ def test_programs_that_read_jaxprs_evaluate_them():
         env = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *args]))
         read = lambda atom: atom.val if isinstance(atom, jex.Literal) else env[atom]
         for eqn in jaxpr.eqns:
-            functions, params = eqn.primitive.get_bind_params(eqn.params)
-            outs = eqn.primitive.bind(*functions, *map(read, eqn.invars), **params)
+            params = eqn.primitive.get_bind_params(eqn.params)
+            outs = eqn.primitive.bind(*map(read, eqn.invars), **params)
             outs = outs if eqn.primitive.multiple_results else [outs]
             env.update(zip(eqn.outvars, outs, strict=True))
         return [read(v) for v in jaxpr.outvars]
