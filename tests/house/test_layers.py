@@ -18,7 +18,7 @@ LATE_THEMSELVES = {
 }
 FILES = 22  # at most so many in a folder, its __init__ counted
 # Folders whose files are module paths of JAX, so that others decide how many there are.
-PATHS = ("fnx", "fnx.scipy.stats")
+PATHS = ("fnx", "fnx.scipy.stats", "fnx.jax.src")
 
 
 def bad_arrows(sources: dict[str, str], packages: set[str] = frozenset()) -> list[str]:
