@@ -89,6 +89,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         seen[name] += 1
 
 
+@pytest.fixture(autouse=True)
+def _nothing_remembered() -> None:
+    """What a test makes of a function is made anew: it may have changed how programs are made."""
+    from fnx.interpreters import trace_cache
+
+    trace_cache.forget()
+
+
 @pytest.fixture
 def reference() -> Iterator[None]:
     """Programs are evaluated equation by equation with NumPy."""

@@ -213,7 +213,7 @@ class Jitted:
         key = (treedef, fixed, avals, config.of_traces(), config.backend.value, *around)
         program = self._programs.get(key)
         if program is None or not program.alive:
-            around, program = self._traced_before(key)
+            outside, program = self._traced_before(key)
         if program is None or not program.alive:
             if config.no_tracing.value:
                 raise Forbidden(f"{name_of(self.fun)} would be traced anew, and no_tracing is set")
@@ -221,20 +221,20 @@ class Jitted:
                 seen = [k for k in self._programs if k[0] != "refs"]
                 import_module("fnx.process.compile_log").explain_miss(self.fun, key, seen)
             program = self._programs[key] = self._trace(avals, treedef, fixed, lies)
-            trace_cache.keep(self.fun, (self.kind, key), around, program)
+            trace_cache.keep(self.fun, (self.kind, key), outside, program)
             if config.retrace_notes.value:
                 import_module("fnx.process.retraces").look(self.fun, self.static, key[:3])
         placement.mesh_reads[0] += program.of_mesh  # what is traced around it is, too
         return program
 
-    def _traced_before(self, key: tuple) -> tuple[list | None, Program | None]:
+    def _traced_before(self, key: tuple) -> tuple[list | None, Any]:
         """What the function sees from outside, if it may be told others; and a program that it was told."""
         if self.kind is None or self.places is not None:
             return None, None
-        around, program = trace_cache.find(self.fun, (self.kind, key))
+        outside, program = trace_cache.find(self.fun, (self.kind, key))
         if program is not None and program.alive:
             self._programs[key] = program
-        return around, program
+        return outside, program
 
     def _trace(self, avals: tuple, treedef: Any, fixed: Fixed, lies: tuple = ()) -> Program:
         start = time.perf_counter()

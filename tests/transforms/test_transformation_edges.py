@@ -212,7 +212,8 @@ def test_symbolic_zeros_of_custom_jvp(run, wrap):
     assert seen[-1] == [True, False, True]
     lanes = run(fnx.vmap(fnx.grad(total), (0, None)))(jnp.ones((2, 3)), y)
     np.testing.assert_allclose(lanes, np.full((2, 3), 11.0))
-    assert seen[-1] == [False, True, True]
+    known = wrap is fnx.jit  # what is jitted of one function is differentiated once
+    assert seen[-1] == [known, not known, True]
 
 
 @RUN

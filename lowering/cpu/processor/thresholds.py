@@ -52,9 +52,7 @@ LEAST_ELEMENTS = 4  # batch elements from which on their loops run side by side,
 SLOTS = (32, 16)  # at most so many, for a light step and a heavy one
 HEAVY_STEP = 64  # operations of a step from which on it is heavy
 FLATTENED = 8  # times the operations of a loop inside a step that may be around it
-REFILL = (
-    192  # operations a slot that take as long as giving new elements to free ones, beside their own
-)
+REFILL = 192  # operations a slot, as long as giving new elements to free ones, beside their own
 ELEMENTS_PER_SLOT = 8  # batch elements of a piece for each slot, about: at its end slots are free
 REDUCED_STACK = 1 << 16  # bytes of a strip's arrays
 LONGEST_STRIP = 128  # iterations of a strip, at most,
@@ -71,9 +69,7 @@ INLINED_LINES = 19
 CALLED_LINES = 76  # from which on none does
 MANY_CALLS = 100  # of kernels, from which on a program is compiled quickly
 UNROLLED_TAIL = 16  # elements up to which loops are left to LLVM, which unrolls most of them
-IN_PLACE_ROW = (
-    64  # elements up to which a row of choices that is read where it is written gains by that
-)
+IN_PLACE_ROW = 64  # elements up to which a row of choices, read where it is written, gains by that
 COSTLY_TAIL = 4  # elements of which a vector of a costly function is made at least
 LONG_LOOP = 1 << 12  # elements from which on the rest of a loop of costly functions does not matter
 WAITING = 12  # other operations after one another from which on a core waits for them,
