@@ -8,8 +8,7 @@ surroundings may lead back to the function.
 
 import weakref
 from collections import deque
-from collections.abc import Callable, Hashable
-from functools import lru_cache
+from collections.abc import Callable, Hashable, Iterator
 from opcode import opmap
 from types import CodeType, FunctionType
 from typing import Any
@@ -106,17 +105,28 @@ def _surroundings(owner: Callable) -> list:
 def _assigned(code: CodeType) -> frozenset[str]:
     """The free names that a function itself gives values, as one does that counts its traces."""
     operations = code.co_code[::2]
-    return _stored(code) if any([n in operations for n in _STORES.values()]) else frozenset()
+    if not (_STORE_GLOBAL in operations or (code.co_freevars and _STORE_DEREF in operations)):
+        return frozenset()
+    if code not in _known:
+        _known[code] = frozenset(_stored(code, operations))
+    return _known[code]
 
 
-@lru_cache(maxsize=256)
-def _stored(code: CodeType) -> frozenset[str]:
-    import dis  # slow, and seldom needed
+def _stored(code: CodeType, operations: bytes) -> Iterator[str]:
+    # Variables of its own that others close over have the numbers before those of outer functions.
+    own, above = len({*code.co_varnames, *code.co_cellvars}), 0
+    for operation, low in zip(operations, code.co_code[1::2]):
+        number = above << 8 | low
+        above = number if operation == _EXTENDED_ARG else 0
+        if operation == _STORE_GLOBAL:
+            yield code.co_names[number]
+        elif operation == _STORE_DEREF and number >= own:
+            yield code.co_freevars[number - own]
 
-    return frozenset(i.argval for i in dis.get_instructions(code) if i.opname in _STORES)
 
-
-_STORES = {name: opmap[name] for name in ("STORE_DEREF", "STORE_GLOBAL")}
+_STORE_GLOBAL, _STORE_DEREF = opmap["STORE_GLOBAL"], opmap["STORE_DEREF"]
+_EXTENDED_ARG = opmap["EXTENDED_ARG"]
+_known: "weakref.WeakKeyDictionary[CodeType, frozenset[str]]" = weakref.WeakKeyDictionary()
 
 
 def _free(fun: FunctionType) -> list:

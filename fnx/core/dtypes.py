@@ -246,6 +246,9 @@ def _join(nodes: frozenset) -> Any:
         raise TypeMismatch(
             "an array of dtype float0 in arithmetic: it is the tangent of integers, which has no values"
         )
+    for node in nodes:
+        if all([node in _above(n) for n in nodes]):
+            return node
     common = frozenset.intersection(*(_above(n) for n in nodes))
     least = [n for n in common if all(m in _above(n) for m in common)]
     if not least:

@@ -1,5 +1,6 @@
 """What is remembered of functions that were traced: for whom, and for how long."""
 
+import dis
 import functools
 import gc
 import pickle
@@ -156,3 +157,33 @@ def test_what_is_remembered_is_not_pickled():
     fnx.jit(f)(1.0)
     (traces,) = f.__dict__.values()
     assert pickle.loads(pickle.dumps(traces)) is None
+
+
+def test_names_that_functions_give_values():
+    """As Python's own disassembler finds them."""
+    outer = inner = 0
+
+    def f(a, b):
+        nonlocal inner
+        own = a
+        inner = own
+        return lambda: (own, b, outer)
+
+    def g(a):
+        own = a
+        return lambda: (own, outer)
+
+    many = "; ".join(f"v{k} = {k}" for k in range(300))
+    names: dict = {}
+    exec(f"def h():\n    global last\n    {many}\n    last = lambda: (v0, v299)\n", names)
+    found = {fun.__name__: trace_cache._assigned(fun.__code__) for fun in (f, g, names["h"])}
+    assert found == {"f": {"inner"}, "g": frozenset(), "h": {"last"}}
+    for fun in (f, g, names["h"], test_names_that_functions_give_values, counting):
+        code = fun.__code__
+        stored = [
+            i for i in dis.get_instructions(code) if i.opname in ("STORE_GLOBAL", "STORE_DEREF")
+        ]
+        by_python = {
+            i.argval for i in stored if i.opname == "STORE_GLOBAL" or i.argval in code.co_freevars
+        }
+        assert trace_cache._assigned(code) == by_python
