@@ -15,7 +15,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
-LEAST, MOST = 0.003, 1.4  # ends of the axis
+LEAST, MOST = 0.002, 1.4  # ends of the axis
 LABELS, AXIS, LINE = 470, 330, 20  # widths and heights in pixels
 COLOURS = {"JAX": "jax", "Numba": "numba"}
 STYLE = """
